@@ -1,0 +1,34 @@
+/* Allocation: checked sizes, one place to inject faults.
+ *
+ * Small things are zeroed heap blocks.  Row buffers are lrmoeBuffer: they only
+ * grow, are 64-byte aligned and ask for huge pages, because a first touch per
+ * 4 KiB page costs as much as copying it. */
+#ifndef LRMOE_BASE_ALLOC_H
+#define LRMOE_BASE_ALLOC_H
+
+#include "base/result.h"
+
+/* Zeroed memory for count elements of elementBytes; *pointer is set only on
+ * success.  count 0 gives a block that may be freed.  Free with lrmoeFree. */
+lrmoeResult_t lrmoeAllocate(size_t count, size_t elementBytes, void **pointer);
+void lrmoeFree(void *pointer);
+
+/* Typed: LRMOE_ALLOCATE(count, &array). */
+#define LRMOE_ALLOCATE(count, pointer) \
+  lrmoeAllocate((size_t)(count), sizeof **(pointer), (void **)(pointer))
+
+struct lrmoeBuffer {
+  void *data;
+  size_t bytes; /* room */
+};
+
+/* Makes room for `bytes`; contents are lost when the buffer has to grow. */
+lrmoeResult_t lrmoeBufferReserve(struct lrmoeBuffer *buffer, size_t bytes);
+void lrmoeBufferFree(struct lrmoeBuffer *buffer);
+
+/* For tests: the n-th allocation from now (1 = the next) fails once; 0 turns
+ * it off.  Returns how many allocations came since the last call.  Counts all
+ * threads of the process. */
+int64_t lrmoeAllocFailAt(int64_t n);
+
+#endif

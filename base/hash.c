@@ -1,0 +1,62 @@
+/* Hashing: see hash.h. */
+#include "base/hash.h"
+
+#include <string.h>
+
+static uint64_t rotate(uint64_t x, int bits) {
+  return x << bits | x >> (64 - bits);
+}
+
+static void sipRounds(uint64_t v[4], int rounds) {
+  for (int i = 0; i < rounds; i++) {
+    v[0] += v[1];
+    v[2] += v[3];
+    v[1] = rotate(v[1], 13) ^ v[0];
+    v[3] = rotate(v[3], 16) ^ v[2];
+    v[0] = rotate(v[0], 32);
+    v[2] += v[1];
+    v[0] += v[3];
+    v[1] = rotate(v[1], 17) ^ v[2];
+    v[3] = rotate(v[3], 21) ^ v[0];
+    v[2] = rotate(v[2], 32);
+  }
+}
+
+static uint64_t loadLittle(const unsigned char *bytes, size_t count) {
+  uint64_t word = 0;
+  for (size_t i = 0; i < count; i++)
+    word |= (uint64_t)bytes[i] << (8 * i);
+  return word;
+}
+
+uint64_t lrmoeSipHash(const uint64_t key[2], const void *data, size_t bytes) {
+  uint64_t v[4] = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
+                   key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u};
+  const unsigned char *next = data;
+  for (size_t left = bytes / 8; left > 0; left--, next += 8) {
+    uint64_t word = loadLittle(next, 8);
+    v[3] ^= word;
+    sipRounds(v, 2);
+    v[0] ^= word;
+  }
+  uint64_t tail = loadLittle(next, bytes % 8) | (uint64_t)bytes << 56;
+  v[3] ^= tail;
+  sipRounds(v, 2);
+  v[0] ^= tail;
+  v[2] ^= 0xff;
+  sipRounds(v, 4);
+  return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+uint64_t lrmoeHash(uint64_t seed, const void *data, size_t bytes) {
+  const uint64_t key[2] = {seed, 0};
+  return lrmoeSipHash(key, data, bytes);
+}
+
+uint64_t lrmoeMix(uint64_t value) {
+  value ^= value >> 33;
+  value *= 0xff51afd7ed558ccdu;
+  value ^= value >> 33;
+  value *= 0xc4ceb9fe1a85ec53u;
+  return value ^ value >> 33;
+}

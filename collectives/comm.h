@@ -1,0 +1,45 @@
+/* The communicator handle: a transport table and the transport's own handle. */
+#ifndef LRMOE_COLLECTIVES_COMM_H
+#define LRMOE_COLLECTIVES_COMM_H
+
+#include "base/result.h"
+#include "collectives/transport.h"
+
+struct lrmoeComm {
+  const struct lrmoeTransport *transport;
+  struct ncclComm *nccl;
+  int rank;
+  int numRanks;
+  int numLayers; /* that must be destroyed first */
+};
+
+struct lrmoeWindow {
+  struct lrmoeComm *comm;
+  struct ncclWindow_vidmem *nccl;
+};
+
+/* Passes a collective call's result on.  A rank that fails in the middle of a
+ * collective leaves its peers waiting, so a failure breaks the communicator
+ * and the peers fail too, with this rank's name. */
+lrmoeResult_t lrmoeCommSettle(struct lrmoeComm *comm, lrmoeResult_t result);
+
+/* A variable all-to-all in units of unitBytes: this rank's units
+ * [sendOffsets[d], sendOffsets[d + 1]) go to rank d, and those of rank s land
+ * at [recvOffsets[s], recvOffsets[s + 1]).  With sendOffsets NULL every rank
+ * gets the same numSame units.  Counts are exact on both ends. */
+struct lrmoeExchange {
+  const void *send;
+  const int64_t *sendOffsets;
+  void *recv;
+  const int64_t *recvOffsets;
+  int64_t unitBytes;
+  int64_t numSame;
+};
+
+/* Runs the exchanges in one group and adds the bytes that left this rank for
+ * others to *bytesSent. */
+lrmoeResult_t lrmoeExchangeRun(struct lrmoeComm *comm,
+                               const struct lrmoeExchange *exchanges,
+                               int numExchanges, int64_t *bytesSent);
+
+#endif

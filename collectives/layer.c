@@ -1,0 +1,238 @@
+/* The layer: see layer.h. */
+#include "collectives/layer.h"
+
+#include "base/config.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "collectives/step.h"
+
+static lrmoeResult_t checkConfig(const lrmoeLayerConfig_t *config) {
+  LRMOE_REQUIRE(config->hidden > 0 && config->hidden % 8 == 0,
+                "hidden is %lld: a positive multiple of 8 is needed",
+                (long long)config->hidden);
+  LRMOE_REQUIRE(config->ffn > 0 && config->ffn % 8 == 0,
+                "ffn is %lld: a positive multiple of 8 is needed",
+                (long long)config->ffn);
+  LRMOE_REQUIRE(config->hidden <= 1 << 20 && config->ffn <= 1 << 20,
+                "hidden %lld or ffn %lld is over %d", (long long)config->hidden,
+                (long long)config->ffn, 1 << 20);
+  LRMOE_REQUIRE(config->maxTokens > 0 && config->maxTokens <= INT32_MAX,
+                "maxTokens is %lld", (long long)config->maxTokens);
+  LRMOE_REQUIRE(config->topk >= 1 && config->topk <= 64,
+                "topk is %d: 1..64 is needed", config->topk);
+  LRMOE_REQUIRE(config->maxSteps >= 1, "maxSteps is %d", config->maxSteps);
+  LRMOE_REQUIRE(
+      config->dtype == lrmoeBfloat16 || config->dtype == lrmoeFloat16 ||
+          config->dtype == lrmoeFloat32,
+      "dtype is %d: bf16, fp16 or fp32 is needed", (int)config->dtype);
+  LRMOE_REQUIRE(config->activation == lrmoeSwiglu ||
+                    config->activation == lrmoeGelu,
+                "unknown activation %d", (int)config->activation);
+  if (config->convention != lrmoeWeightPost ||
+      config->routerGrad != lrmoeRouterGradKept ||
+      config->savedState != lrmoeSavedFull)
+    return LRMOE_FAIL(lrmoeUnsupported,
+                      "this release has convention post, router gradient kept "
+                      "and saved state full only");
+  return lrmoeSuccess;
+}
+
+/* Copies what the layer needs of its config and hashes what ranks must agree
+ * on (the GEMM module may differ: it changes rounding only). */
+static void takeConfig(const lrmoeLayerConfig_t *config,
+                       struct lrmoeLayer *layer) {
+  layer->hidden = config->hidden;
+  layer->ffn = config->ffn;
+  layer->maxTokens = config->maxTokens;
+  layer->topk = config->topk;
+  layer->maxSteps = config->maxSteps;
+  layer->type = config->dtype;
+  layer->activation = config->activation;
+  layer->rowBytes = config->hidden * (int64_t)lrmoeTypeBytes(config->dtype);
+  const int64_t agreed[] = {config->hidden,
+                            config->ffn,
+                            config->maxTokens,
+                            config->topk,
+                            config->maxSteps,
+                            (int64_t)config->dtype,
+                            (int64_t)config->activation,
+                            (int64_t)config->convention,
+                            (int64_t)config->routerGrad,
+                            (int64_t)config->savedState};
+  layer->hash = lrmoeHash(layer->planner->hash, agreed, sizeof agreed);
+}
+
+static lrmoeResult_t findLocalExperts(struct lrmoeLayer *layer,
+                                      int32_t *maxLocal) {
+  const struct lrmoePlanner *planner = layer->planner;
+  LRMOE_CHECK(LRMOE_ALLOCATE(planner->numExperts, &layer->localExperts));
+  LRMOE_CHECK(LRMOE_ALLOCATE(planner->numExperts, &layer->weights));
+  int32_t *counts = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(planner->numRanks, &counts));
+  for (int32_t e = 0; e < planner->numExperts; e++) {
+    int32_t home = planner->homes[e];
+    if (++counts[home] > *maxLocal) *maxLocal = counts[home];
+    if (home == layer->comm->rank) layer->localExperts[layer->numLocal++] = e;
+  }
+  lrmoeFree(counts);
+  return lrmoeSuccess;
+}
+
+int32_t lrmoeLayerLocalIndex(const struct lrmoeLayer *layer, int32_t expert) {
+  int32_t low = 0;
+  int32_t high = layer->numLocal - 1;
+  while (low <= high) {
+    int32_t middle = low + (high - low) / 2;
+    if (layer->localExperts[middle] == expert) return middle;
+    if (layer->localExperts[middle] < expert)
+      low = middle + 1;
+    else
+      high = middle - 1;
+  }
+  return -1;
+}
+
+static lrmoeResult_t makeRegion(struct lrmoeLayer *layer, int64_t numRows,
+                                int isShared, struct lrmoeRegion *region) {
+  struct lrmoeComm *comm = layer->comm;
+  region->numRows = numRows;
+  size_t bytes = (size_t)numRows * (size_t)layer->rowBytes;
+  LRMOE_CHECK(comm->transport->memAlloc(&region->data, bytes));
+  if (!isShared || !comm->transport->getPeerPointer) return lrmoeSuccess;
+  LRMOE_CHECK(
+      lrmoeCommWindowRegister(comm, region->data, bytes, &region->window));
+  void **peers = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(comm->numRanks, &peers));
+  lrmoeResult_t result = lrmoeSuccess;
+  for (int i = 0; i < comm->numRanks && result == lrmoeSuccess; i++)
+    result = lrmoeWindowPeerPointer(region->window, i, &peers[i]);
+  if (result == lrmoeSuccess)
+    region->peers = peers;
+  else
+    lrmoeFree(peers);
+  return result;
+}
+
+static void freeRegion(struct lrmoeLayer *layer, struct lrmoeRegion *region) {
+  if (region->window) lrmoeCommWindowDeregister(layer->comm, region->window);
+  lrmoeFree(region->peers);
+  if (region->data) layer->comm->transport->memFree(region->data);
+}
+
+/* Rows that one source can send to one executor, and what follows from it. */
+static lrmoeResult_t makeRegions(struct lrmoeLayer *layer, int32_t maxLocal) {
+  int64_t numRanks = layer->comm->numRanks;
+  int64_t perPeer =
+      layer->maxTokens * (maxLocal < layer->topk ? maxLocal : layer->topk);
+  int64_t perSource = layer->maxTokens * layer->topk;
+  int64_t received = numRanks * perPeer;
+  int64_t returned = numRanks * layer->maxTokens;
+  LRMOE_CHECK(makeRegion(layer, received > perSource ? received : perSource, 0,
+                         &layer->send));
+  LRMOE_CHECK(makeRegion(layer, received, 1, &layer->recv));
+  return makeRegion(layer, returned > perSource ? returned : perSource, 1,
+                    &layer->back);
+}
+
+static void freeLayer(struct lrmoeLayer *layer) {
+  while (layer->idle) {
+    struct lrmoeStep *step = layer->idle;
+    layer->idle = step->next;
+    lrmoeStepFree(step);
+  }
+  freeRegion(layer, &layer->back);
+  freeRegion(layer, &layer->recv);
+  freeRegion(layer, &layer->send);
+  lrmoeBufferFree(&layer->sums);
+  lrmoeExpertContextFree(&layer->experts);
+  lrmoeFree(layer->weights);
+  lrmoeFree(layer->localExperts);
+  lrmoeFree(layer);
+}
+
+/* The part that may fail on one rank alone. */
+static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
+                                struct lrmoeLayer *layer) {
+  int32_t maxLocal = 0;
+  LRMOE_CHECK(findLocalExperts(layer, &maxLocal));
+  const struct lrmoeExpertShape shape = {config->hidden, config->ffn,
+                                         config->dtype, config->activation};
+  LRMOE_CHECK(lrmoeExpertContextInit(&shape, config->gemm, &layer->experts));
+  return makeRegions(layer, maxLocal);
+}
+
+lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
+                               const lrmoeLayerConfig_t *config,
+                               lrmoeLayer_t *layer) {
+  lrmoeLayerConfig_t known = LRMOE_LAYER_CONFIG_INITIALIZER;
+  LRMOE_CHECK(
+      lrmoeConfigRead("lrmoeLayerConfig_t", config, sizeof known, &known));
+  LRMOE_REQUIRE(comm && planner && layer, "comm, planner or layer is NULL");
+  LRMOE_REQUIRE(planner->numRanks == comm->numRanks,
+                "the planner is for %d ranks, the communicator has %d",
+                planner->numRanks, comm->numRanks);
+  LRMOE_CHECK(checkConfig(&known));
+  struct lrmoeLayer *made = NULL;
+  LRMOE_CHECK(lrmoeCommSettle(comm, LRMOE_ALLOCATE(1, &made)));
+  made->comm = comm;
+  made->planner = planner;
+  takeConfig(&known, made);
+  lrmoeResult_t result = lrmoeCommSettle(comm, buildLayer(&known, made));
+  if (result != lrmoeSuccess) {
+    freeLayer(made);
+    return result;
+  }
+  if (comm->rank == 0)
+    lrmoeLog(lrmoeLogInfo,
+             "router gradient `kept`: d(alpha) of dropped pairs is zero");
+  comm->numLayers++;
+  *layer = made;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeLayerDestroy(lrmoeLayer_t layer) {
+  if (!layer) return lrmoeSuccess;
+  if (layer->numSteps)
+    return LRMOE_FAIL(lrmoeInvalidUsage, "the layer still has %d step(s)",
+                      layer->numSteps);
+  layer->comm->numLayers--;
+  freeLayer(layer);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeLayerGetLocalExperts(lrmoeLayer_t layer, int *numLocal,
+                                        const int32_t **experts) {
+  LRMOE_REQUIRE(layer && numLocal && experts,
+                "layer, numLocal or experts is NULL");
+  *numLocal = layer->numLocal;
+  *experts = layer->localExperts;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeLayerBind(lrmoeLayer_t layer,
+                             const lrmoeLayerWeights_t *weights) {
+  lrmoeLayerWeights_t known = LRMOE_LAYER_WEIGHTS_INITIALIZER;
+  LRMOE_REQUIRE(layer, "layer is NULL");
+  LRMOE_CHECK(
+      lrmoeConfigRead("lrmoeLayerWeights_t", weights, sizeof known, &known));
+  LRMOE_REQUIRE((known.w1 && known.w2) || !layer->numLocal,
+                "w1 or w2 is NULL, but %d experts are here", layer->numLocal);
+  LRMOE_REQUIRE(!known.dw1 == !known.dw2, "give both dw1 and dw2, or neither");
+  for (int32_t i = 0; i < layer->numLocal; i++)
+    LRMOE_REQUIRE(known.w1[i] && known.w2[i] &&
+                      (!known.dw1 || (known.dw1[i] && known.dw2[i])),
+                  "a weight of local expert %d is NULL", i);
+  for (int32_t i = 0; i < layer->numLocal; i++)
+    layer->weights[i] = (struct lrmoeExpertWeights){
+        known.w1[i], known.w2[i], known.dw1 ? known.dw1[i] : NULL,
+        known.dw2 ? known.dw2[i] : NULL};
+  layer->isBound = 1;
+  layer->version++;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeLayerAdvanceVersion(lrmoeLayer_t layer) {
+  LRMOE_REQUIRE(layer, "layer is NULL");
+  layer->version++;
+  return lrmoeSuccess;
+}

@@ -1,0 +1,57 @@
+/* The layer: shapes, homes, weights, and the buffers that its steps share. */
+#ifndef LRMOE_COLLECTIVES_LAYER_H
+#define LRMOE_COLLECTIVES_LAYER_H
+
+#include "base/alloc.h"
+#include "collectives/comm.h"
+#include "kernels/expert.h"
+#include "planner/planner.h"
+
+struct lrmoeStep;
+
+/* A block of shared memory, registered where peers write into it. */
+struct lrmoeRegion {
+  void *data;
+  int64_t numRows;
+  lrmoeWindow_t window;
+  void **peers; /* [G] the same block of each rank; NULL: not reachable */
+};
+
+struct lrmoeLayer {
+  struct lrmoeComm *comm;
+  const struct lrmoePlanner *planner;
+  int64_t hidden;
+  int64_t ffn;
+  int64_t maxTokens;
+  int64_t rowBytes; /* H elements */
+  int32_t topk;
+  int32_t maxSteps;
+  lrmoeDataType_t type;
+  lrmoeActivation_t activation;
+  uint64_t hash; /* of config and planner: ranks compare it in round F0 */
+
+  int32_t *localExperts; /* [numLocal] home is here, ascending */
+  int32_t numLocal;
+  struct lrmoeExpertWeights *weights; /* [numLocal] */
+  int isBound;
+  uint64_t version;
+  struct lrmoeExpertContext experts;
+
+  /* Rows that this rank packs; rows of g that it receives as executor; rows
+   * that come back to it as source.  Sized once for the worst step, so that
+   * windows are registered once; pages that no step touches take no memory. */
+  struct lrmoeRegion send;
+  struct lrmoeRegion recv;
+  struct lrmoeRegion back;
+  struct lrmoeBuffer sums;  /* [rows, H] fp32: rows added per token */
+  struct lrmoeStep *active; /* whose backward uses the regions now */
+
+  struct lrmoeStep *idle; /* destroyed steps, kept for their buffers */
+  int32_t numSteps;
+  int64_t numStepsMade;
+};
+
+/* Index of a local expert, -1 if its home is elsewhere. */
+int32_t lrmoeLayerLocalIndex(const struct lrmoeLayer *layer, int32_t expert);
+
+#endif

@@ -1,0 +1,251 @@
+/* Routes: see route.h. */
+#include "collectives/route.h"
+
+#include <string.h>
+
+/* Arrays of length G + 1 live in one block. */
+enum {
+  offsetsSend,
+  offsetsRow,
+  offsetsRecv,
+  offsetsRecvRow,
+  offsetsBack,
+  offsetsKept,
+  offsetsBackRecv,
+  offsetsKeptRecv,
+  numOffsets
+};
+
+static lrmoeResult_t reserveOffsets(struct lrmoeStep *step) {
+  int64_t length = step->layer->comm->numRanks + 1;
+  int64_t *block = NULL;
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayRanks, numOffsets * length, &block));
+  memset(block, 0, (size_t)(numOffsets * length) * sizeof *block);
+  step->sendOffsets = block + offsetsSend * length;
+  step->rowOffsets = block + offsetsRow * length;
+  step->recvOffsets = block + offsetsRecv * length;
+  step->recvRowOffsets = block + offsetsRecvRow * length;
+  step->backOffsets = block + offsetsBack * length;
+  step->keptOffsets = block + offsetsKept * length;
+  step->backRecvOffsets = block + offsetsBackRecv * length;
+  step->keptRecvOffsets = block + offsetsKeptRecv * length;
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t reserveSource(struct lrmoeStep *step) {
+  const struct lrmoeLayer *layer = step->layer;
+  int64_t numRanks = layer->comm->numRanks;
+  int64_t numExperts = layer->planner->numExperts;
+  int64_t numSlots = step->numTokens * layer->topk;
+  int64_t numPairs = step->numPairs;
+  int64_t rowsPerToken = layer->topk < numRanks ? layer->topk : numRanks;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArraySourceBase, numRanks * numExperts,
+                            &step->sourceBase));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArraySorted, numPairs, &step->sorted));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArraySortedWeights, numPairs,
+                            &step->sortedWeights));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArraySortedTokens, numPairs,
+                            &step->sortedTokens));
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayPhiSorted, numPairs, &step->phiSorted));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayExpertOffsets, numExperts + 1,
+                            &step->expertOffsets));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayDest, numSlots, &step->dest));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWire, numPairs, &step->wire));
+  return LRMOE_RESERVE(step, lrmoeArrayRowTokens,
+                       step->numTokens * rowsPerToken, &step->rowTokens);
+}
+
+/* sorted: a counting sort by expert; stable, hence by (expert, token, slot). */
+static void sortPairs(struct lrmoeStep *step) {
+  int32_t numExperts = step->layer->planner->numExperts;
+  int32_t k = step->layer->topk;
+  int64_t numSlots = step->numTokens * k;
+  int64_t *offsets = step->expertOffsets;
+  const int64_t *mine =
+      step->demand + (int64_t)step->layer->comm->rank * numExperts;
+  /* offsets[e + 1] is the cursor of expert e, and ends where e + 1 begins. */
+  offsets[0] = 0;
+  int64_t sum = 0;
+  for (int32_t e = 0; e < numExperts; e++) {
+    offsets[e + 1] = sum;
+    sum += mine[e];
+  }
+  for (int64_t pair = 0; pair < numSlots; pair++) {
+    int64_t e = step->topkIdx[pair];
+    if (e < 0) continue;
+    int64_t i = offsets[e + 1]++;
+    step->sorted[i] = pair;
+    step->sortedWeights[i] = step->weights[pair];
+    step->sortedTokens[i] = pair / k;
+  }
+}
+
+static void sumSources(struct lrmoeStep *step) {
+  int32_t numExperts = step->layer->planner->numExperts;
+  memset(step->sourceBase, 0, (size_t)numExperts * sizeof *step->sourceBase);
+  for (int32_t s = 1; s < step->layer->comm->numRanks; s++) {
+    const int64_t *before = step->sourceBase + (int64_t)(s - 1) * numExperts;
+    const int64_t *demand = step->demand + (int64_t)(s - 1) * numExperts;
+    int64_t *here = step->sourceBase + (int64_t)s * numExperts;
+    for (int32_t e = 0; e < numExperts; e++)
+      here[e] = before[e] + demand[e];
+  }
+}
+
+struct lrmoeRange lrmoeRouteRange(const struct lrmoeStep *step, int32_t source,
+                                  int32_t expert, int32_t instance) {
+  const struct lrmoePlan *plan = step->plan;
+  int64_t cell = (int64_t)source * plan->numExperts + expert;
+  int64_t base = step->sourceBase[cell];
+  int64_t count = step->demand[cell];
+  int64_t first = -base;
+  for (int32_t i = plan->instanceOffsets[expert]; i < instance; i++)
+    first += plan->forwardPairs[i];
+  int64_t last = first + plan->forwardPairs[instance];
+  struct lrmoeRange range = {first > 0 ? first : 0,
+                             last < count ? last : count};
+  if (range.high < range.low) range.high = range.low;
+  return range;
+}
+
+/* dest and wire order of this rank's pairs. */
+static void routeSource(struct lrmoeStep *step) {
+  const struct lrmoePlan *plan = step->plan;
+  int rank = step->layer->comm->rank;
+  int64_t *offsets = step->sendOffsets;
+  for (int64_t i = 0; i < step->numTokens * step->layer->topk; i++)
+    step->dest[i] = -1;
+  /* Two passes: count per executor, then place with offsets[r + 1] as the
+   * cursor of executor r. */
+  for (int pass = 0; pass < 2; pass++) {
+    for (int32_t e = 0; e < plan->numExperts; e++) {
+      for (int32_t i = plan->instanceOffsets[e];
+           i < plan->instanceOffsets[e + 1]; i++) {
+        struct lrmoeRange range = lrmoeRouteRange(step, rank, e, i);
+        int32_t to = plan->instanceRanks[i];
+        if (pass == 0) {
+          offsets[to + 1] += range.high - range.low;
+          continue;
+        }
+        for (int64_t o = range.low; o < range.high; o++) {
+          int64_t at = step->expertOffsets[e] + o;
+          step->dest[step->sorted[at]] = to;
+          step->wire[offsets[to + 1]++] = at;
+        }
+      }
+    }
+    if (pass) break;
+    int64_t sum = 0;
+    for (int32_t r = 0; r < plan->numRanks; r++) {
+      int64_t count = offsets[r + 1];
+      offsets[r + 1] = sum;
+      sum += count;
+    }
+  }
+}
+
+static lrmoeResult_t findInstances(struct lrmoeStep *step) {
+  const struct lrmoePlan *plan = step->plan;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayInstances, plan->numInstances,
+                            &step->instances));
+  step->numInstances = 0;
+  for (int32_t i = 0; i < plan->numInstances; i++)
+    if (plan->instanceRanks[i] == step->layer->comm->rank)
+      step->instances[step->numInstances++] = i;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayInstanceOffsets,
+                            step->numInstances + 1, &step->instanceOffsets));
+  return LRMOE_RESERVE(step, lrmoeArraySegments,
+                       (int64_t)plan->numRanks * step->numInstances,
+                       &step->segments);
+}
+
+/* Segments of (source, instance), in wire and in local order. */
+static lrmoeResult_t routeExecutor(struct lrmoeStep *step) {
+  LRMOE_CHECK(findInstances(step));
+  int32_t numRanks = step->plan->numRanks;
+  int32_t numInstances = step->numInstances;
+  int64_t wire = 0;
+  for (int32_t s = 0; s < numRanks; s++) {
+    step->recvOffsets[s] = wire;
+    for (int32_t j = 0; j < numInstances; j++) {
+      struct lrmoeRange range = lrmoeRouteRange(
+          step, s, lrmoeStepExpert(step, j), step->instances[j]);
+      struct lrmoeSegment *segment = &step->segments[s * numInstances + j];
+      segment->wire = wire;
+      segment->count = range.high - range.low;
+      wire += segment->count;
+    }
+  }
+  step->recvOffsets[numRanks] = wire;
+  int64_t local = 0;
+  for (int32_t j = 0; j < numInstances; j++) {
+    step->instanceOffsets[j] = local;
+    for (int32_t s = 0; s < numRanks; s++) {
+      struct lrmoeSegment *segment = &step->segments[s * numInstances + j];
+      segment->local = local;
+      local += segment->count;
+    }
+  }
+  step->instanceOffsets[numInstances] = local;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeRoutePrepare(struct lrmoeStep *step) {
+  LRMOE_CHECK(reserveOffsets(step));
+  LRMOE_CHECK(reserveSource(step));
+  sortPairs(step);
+  sumSources(step);
+  routeSource(step);
+  return routeExecutor(step);
+}
+
+lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
+                             const struct lrmoeRowRoute *route) {
+  int32_t numRanks = step->layer->comm->numRanks;
+  int32_t k = step->layer->topk;
+  int64_t *seen = NULL; /* [G] last token with a row for the executor */
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayScratch, 2 * (int64_t)numRanks, &seen));
+  int64_t *cursor = seen + numRanks;
+  memset(route->offsets, 0, (size_t)(numRanks + 1) * sizeof *route->offsets);
+  for (int pass = 0; pass < 2; pass++) {
+    for (int32_t r = 0; r < numRanks; r++) {
+      seen[r] = -1;
+      if (pass) route->offsets[r + 1] += route->offsets[r];
+      cursor[r] = pass ? route->offsets[r] : 0;
+    }
+    for (int64_t pair = 0; pair < step->numTokens * k; pair++) {
+      int32_t to = step->dest[pair];
+      if (to < 0 || (route->kept && !route->kept[pair])) continue;
+      int64_t token = pair / k;
+      if (seen[to] != token) {
+        seen[to] = token;
+        if (pass) route->tokens[cursor[to]] = token;
+        cursor[to]++;
+      }
+      if (pass && route->rowOf)
+        route->rowOf[pair] = (int32_t)(cursor[to] - 1 - route->offsets[to]);
+    }
+    for (int32_t r = 0; r < numRanks && !pass; r++)
+      route->offsets[r + 1] = cursor[r];
+  }
+  return lrmoeSuccess;
+}
+
+void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,
+                      int64_t *offsets, int64_t *list) {
+  memset(offsets, 0, (size_t)(numTokens + 1) * sizeof *offsets);
+  for (int64_t i = 0; i < numRows; i++)
+    offsets[tokens[i] + 1]++;
+  /* Shift by one place: offsets[t + 1] becomes the cursor of token t. */
+  int64_t sum = 0;
+  for (int64_t t = 0; t < numTokens; t++) {
+    int64_t count = offsets[t + 1];
+    offsets[t + 1] = sum;
+    sum += count;
+  }
+  for (int64_t i = 0; i < numRows; i++)
+    list[offsets[tokens[i] + 1]++] = i;
+}

@@ -1,0 +1,37 @@
+/* Routes: which pair goes where, as indices.  Local, integers only. */
+#ifndef LRMOE_COLLECTIVES_ROUTE_H
+#define LRMOE_COLLECTIVES_ROUTE_H
+
+#include "collectives/step.h"
+
+/* Ordinals [low, high) of (source, expert) that plan instance `instance`
+ * executes in forward: by prefix of F over the pairs of the expert in
+ * ascending pair id (design 3, step 4). */
+struct lrmoeRange {
+  int64_t low;
+  int64_t high;
+};
+struct lrmoeRange lrmoeRouteRange(const struct lrmoeStep *step, int32_t source,
+                                  int32_t expert, int32_t instance);
+
+/* Fills in the source's and the executor's part of the step from the plan. */
+lrmoeResult_t lrmoeRoutePrepare(struct lrmoeStep *step);
+
+/* Distinct (token, executor) rows of the pairs with kept[pair] (NULL: all that
+ * have an executor), by executor and then token.  tokens has room for
+ * numTokens * min(k, G); rowOf [T, k] (NULL: not wanted) is each pair's row
+ * among those of its executor. */
+struct lrmoeRowRoute {
+  const uint8_t *kept;
+  int64_t *offsets; /* [G + 1] out */
+  int64_t *tokens;  /* [rows] out */
+  int32_t *rowOf;   /* [T, k] out */
+};
+lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
+                             const struct lrmoeRowRoute *route);
+
+/* Rows of each token, in row order: offsets [T + 1] and list [numRows]. */
+void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,
+                      int64_t *offsets, int64_t *list);
+
+#endif

@@ -1,0 +1,290 @@
+/* Steps: creation with the demand exchange (round F0), preparation, getters.
+ *
+ * F0 is one all-gather of a fixed header and n[e] per rank.  The header carries
+ * what ranks must agree on, and whether a rank refused its routing, so that
+ * all ranks fail together and the communicator stays whole. */
+#include "collectives/step.h"
+
+#include "base/config.h"
+#include "collectives/route.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int64_t lrmoeNow(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void lrmoeMeterAdd(struct lrmoeMeter *meter, int64_t bytes) {
+  meter->now += bytes;
+  if (meter->now > meter->peak) meter->peak = meter->now;
+}
+
+lrmoeResult_t lrmoeStepReserve(struct lrmoeStep *step,
+                               enum lrmoeStepArray array, int64_t count,
+                               size_t elementBytes, void *pointer) {
+  struct lrmoeBuffer *buffer = &step->arrays[array];
+  size_t bytes = (size_t)(count > 0 ? count : 1) * elementBytes;
+  LRMOE_CHECK(lrmoeBufferReserve(buffer, bytes));
+  memcpy(pointer, &buffer->data, sizeof buffer->data);
+  return lrmoeSuccess;
+}
+
+void lrmoeStepFree(struct lrmoeStep *step) {
+  if (!step) return;
+  for (int i = 0; i < lrmoeNumStepArrays; i++)
+    lrmoeBufferFree(&step->arrays[i]);
+  lrmoeFree(step);
+}
+
+lrmoeResult_t lrmoeStepExpect(const struct lrmoeStep *step, const char *call,
+                              enum lrmoeStepState low, enum lrmoeStepState high,
+                              lrmoeStream_t stream) {
+  static const char *const after[] = {
+      "lrmoeStepCreate",      "lrmoeStepPrepare",   "lrmoeDispatch",
+      "lrmoeExpertForward",   "lrmoeCombine",       "lrmoeSelect",
+      "lrmoeAllToAllCompact", "lrmoeExpertBackward"};
+  LRMOE_REQUIRE(step, "%s: step is NULL", call);
+  LRMOE_REQUIRE(!stream, "%s: a CPU communicator has no streams: pass NULL",
+                call);
+  if (step->state < low || step->state > high)
+    return LRMOE_FAIL(lrmoeInvalidUsage,
+                      "%s: the step has got as far as %s; %s must come before",
+                      call, after[step->state], after[low]);
+  return lrmoeSuccess;
+}
+
+int32_t lrmoeStepExpert(const struct lrmoeStep *step, int32_t i) {
+  const int32_t *offsets = step->plan->instanceOffsets;
+  int32_t low = 0;
+  int32_t high = step->plan->numExperts - 1;
+  while (low < high) {
+    int32_t middle = low + (high - low) / 2;
+    if (offsets[middle + 1] <= step->instances[i])
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Copies the routing and counts n[e] into `counts`. */
+static lrmoeResult_t takeRouting(struct lrmoeStep *step, const int64_t *topkIdx,
+                                 const float *topkWeights, int64_t *counts) {
+  const struct lrmoeLayer *layer = step->layer;
+  int64_t numExperts = layer->planner->numExperts;
+  int32_t k = layer->topk;
+  for (int64_t t = 0; t < step->numTokens; t++) {
+    const int64_t *row = topkIdx + t * k;
+    for (int32_t slot = 0; slot < k; slot++) {
+      int64_t e = row[slot];
+      LRMOE_REQUIRE(e >= -1 && e < numExperts,
+                    "rank %d, token %lld, slot %d: expert %lld, of %lld",
+                    layer->comm->rank, (long long)t, slot, (long long)e,
+                    (long long)numExperts);
+      if (e < 0) continue;
+      for (int32_t other = 0; other < slot; other++)
+        LRMOE_REQUIRE(row[other] != e,
+                      "rank %d, token %lld: expert %lld is in slots %d and %d",
+                      layer->comm->rank, (long long)t, (long long)e, other,
+                      slot);
+      counts[e]++;
+      step->numPairs++;
+    }
+  }
+  size_t numSlots = (size_t)(step->numTokens * k);
+  if (numSlots) {
+    memcpy(step->topkIdx, topkIdx, numSlots * sizeof *topkIdx);
+    memcpy(step->weights, topkWeights, numSlots * sizeof *topkWeights);
+  }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t checkRouting(const struct lrmoeLayer *layer,
+                                  int64_t numTokens, const int64_t *topkIdx,
+                                  const float *topkWeights) {
+  LRMOE_REQUIRE(numTokens >= 0 && numTokens <= layer->maxTokens,
+                "rank %d: numTokens is %lld, the layer's maxTokens %lld",
+                layer->comm->rank, (long long)numTokens,
+                (long long)layer->maxTokens);
+  LRMOE_REQUIRE(!numTokens || (topkIdx && topkWeights),
+                "rank %d: topkIdx or topkWeights is NULL", layer->comm->rank);
+  return lrmoeSuccess;
+}
+
+/* What a rank tells the others in F0, before its n[e]. */
+enum {
+  f0Hash,
+  f0Status,
+  f0Number,
+  f0Tokens,
+  f0Header
+};
+
+static lrmoeResult_t compareHeaders(const struct lrmoeStep *step,
+                                    const int64_t *all, int64_t stride) {
+  int rank = step->layer->comm->rank;
+  int64_t mine = all[rank * stride + f0Status];
+  if (mine != lrmoeSuccess) return (lrmoeResult_t)mine; /* already recorded */
+  for (int r = 0; r < step->layer->comm->numRanks; r++) {
+    const int64_t *header = all + r * stride;
+    if (header[f0Status] != lrmoeSuccess)
+      return LRMOE_FAIL((lrmoeResult_t)header[f0Status],
+                        "rank %d refused its routing (its own error says why)",
+                        r);
+    if (header[f0Hash] != all[f0Hash])
+      return LRMOE_FAIL(lrmoeInvalidUsage,
+                        "rank %d has another layer or planner config than "
+                        "rank 0",
+                        r);
+    if (header[f0Number] != all[f0Number])
+      return LRMOE_FAIL(lrmoeInvalidUsage,
+                        "rank %d begins step %lld of the layer, rank 0 step "
+                        "%lld",
+                        r, (long long)header[f0Number],
+                        (long long)all[f0Number]);
+  }
+  return lrmoeSuccess;
+}
+
+/* Round F0. */
+static lrmoeResult_t exchangeDemand(struct lrmoeStep *step,
+                                    const int64_t *topkIdx,
+                                    const float *topkWeights) {
+  struct lrmoeLayer *layer = step->layer;
+  struct lrmoeComm *comm = layer->comm;
+  int64_t numExperts = layer->planner->numExperts;
+  int64_t stride = f0Header + numExperts;
+  int64_t *all = NULL;
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayScratch, stride * comm->numRanks, &all));
+  int64_t *mine = all + comm->rank * stride;
+  memset(mine, 0, (size_t)stride * sizeof *mine);
+  lrmoeResult_t status =
+      checkRouting(layer, step->numTokens, topkIdx, topkWeights);
+  if (status == lrmoeSuccess)
+    status = takeRouting(step, topkIdx, topkWeights, mine + f0Header);
+  mine[f0Hash] = (int64_t)layer->hash;
+  mine[f0Status] = status;
+  mine[f0Number] = step->number;
+  mine[f0Tokens] = step->numTokens;
+  LRMOE_CHECK(lrmoeCommSettle(
+      comm, comm->transport->allGather(mine, all, (size_t)stride, lrmoeInt64,
+                                       comm->nccl, NULL)));
+  LRMOE_CHECK(compareHeaders(step, all, stride));
+  for (int r = 0; r < comm->numRanks; r++)
+    memcpy(step->demand + r * numExperts, all + r * stride + f0Header,
+           (size_t)numExperts * sizeof *all);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t reserveRouting(struct lrmoeStep *step, int64_t numTokens) {
+  const struct lrmoeLayer *layer = step->layer;
+  int64_t numSlots = numTokens > 0 && numTokens <= layer->maxTokens
+                         ? numTokens * layer->topk
+                         : 0;
+  int64_t cells = (int64_t)layer->comm->numRanks * layer->planner->numExperts;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayTopk, numSlots, &step->topkIdx));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWeights, numSlots, &step->weights));
+  return LRMOE_RESERVE(step, lrmoeArrayDemand, cells, &step->demand);
+}
+
+/* A step from the pool, or a new one, with its arrays kept. */
+static lrmoeResult_t takeStep(struct lrmoeLayer *layer,
+                              struct lrmoeStep **step) {
+  struct lrmoeStep *taken = layer->idle;
+  if (!taken) return LRMOE_ALLOCATE(1, step);
+  layer->idle = taken->next;
+  struct lrmoeBuffer arrays[lrmoeNumStepArrays];
+  memcpy(arrays, taken->arrays, sizeof arrays);
+  *taken = (struct lrmoeStep){0};
+  memcpy(taken->arrays, arrays, sizeof arrays);
+  *step = taken;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeStepCreate(lrmoeLayer_t layer, int64_t numTokens,
+                              const int64_t *topkIdx, const float *topkWeights,
+                              lrmoeStream_t stream, lrmoeStep_t *step) {
+  LRMOE_REQUIRE(layer && step, "layer or step is NULL");
+  LRMOE_REQUIRE(!stream, "a CPU communicator has no streams: pass NULL");
+  if (layer->numSteps >= layer->maxSteps)
+    return LRMOE_FAIL(lrmoeInvalidUsage,
+                      "%d step(s) exist already: raise maxSteps of the layer",
+                      layer->numSteps);
+  struct lrmoeStep *made = NULL;
+  LRMOE_CHECK(lrmoeCommSettle(layer->comm, takeStep(layer, &made)));
+  made->layer = layer;
+  made->number = layer->numStepsMade++;
+  made->numTokens = numTokens;
+  layer->numSteps++;
+  lrmoeResult_t result =
+      lrmoeCommSettle(layer->comm, reserveRouting(made, numTokens));
+  if (result == lrmoeSuccess)
+    result = exchangeDemand(made, topkIdx, topkWeights);
+  if (result != lrmoeSuccess) {
+    lrmoeStepDestroy(made);
+    return result;
+  }
+  *step = made;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeStepDestroy(lrmoeStep_t step) {
+  if (!step) return lrmoeSuccess;
+  struct lrmoeLayer *layer = step->layer;
+  if (layer->active == step) layer->active = NULL;
+  layer->numSteps--;
+  step->next = layer->idle;
+  layer->idle = step;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeStepGetDemand(lrmoeStep_t step, const int64_t **demand) {
+  LRMOE_REQUIRE(step && demand, "step or demand is NULL");
+  *demand = step->demand;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeStepPrepare(lrmoeStep_t step, lrmoePlan_t plan,
+                               lrmoeStream_t stream) {
+  LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeStepPrepare", lrmoeStepCreated,
+                              lrmoeStepPrepared, stream));
+  LRMOE_REQUIRE(plan, "plan is NULL");
+  int numRanks = step->layer->comm->numRanks;
+  int32_t numExperts = step->layer->planner->numExperts;
+  LRMOE_REQUIRE(plan->numRanks == numRanks && plan->numExperts == numExperts,
+                "the plan is for %d ranks and %d experts, not %d and %d",
+                plan->numRanks, plan->numExperts, numRanks, numExperts);
+  size_t bytes = (size_t)numRanks * (size_t)numExperts * sizeof(int64_t);
+  LRMOE_REQUIRE(!memcmp(plan->demand, step->demand, bytes),
+                "the plan was made from another step's demand");
+  step->plan = plan;
+  LRMOE_CHECK(lrmoeRoutePrepare(step));
+  step->state = lrmoeStepPrepared;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeStepGetKept(lrmoeStep_t step, uint8_t *kept) {
+  LRMOE_REQUIRE(step && kept, "step or kept is NULL");
+  LRMOE_REQUIRE(step->kept, "lrmoeSelect has not run on this step");
+  memcpy(kept, step->kept,
+         (size_t)(step->numTokens * step->layer->topk) * sizeof *kept);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeStepGetHandoff(lrmoeStep_t step, lrmoeHandoff_t *handoff) {
+  LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeStepGetHandoff", lrmoeStepSent,
+                              lrmoeStepExecuted, NULL));
+  return lrmoeViewWrite("lrmoeHandoff_t", &step->handoff, sizeof step->handoff,
+                        handoff);
+}
+
+lrmoeResult_t lrmoeStepGetStats(lrmoeStep_t step, lrmoeStepStats_t *stats) {
+  LRMOE_REQUIRE(step, "step is NULL");
+  return lrmoeViewWrite("lrmoeStepStats_t", &step->stats, sizeof step->stats,
+                        stats);
+}

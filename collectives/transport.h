@@ -1,0 +1,84 @@
+/* The transport seam: the NCCL calls that LRMoE uses, as a table.
+ *
+ * Every field has NCCL's own prototype (our enums share NCCL's values), so one
+ * filler can take the real symbols and the other, collectives/cpu/, implements
+ * the same calls between processes of one machine.  Where nccl.h is installed
+ * tests/collectives/nccl_prototypes.c checks the prototypes at compile time.
+ *
+ * Semantics are NCCL's (see the group calls in lrmoe.h). */
+#ifndef LRMOE_COLLECTIVES_TRANSPORT_H
+#define LRMOE_COLLECTIVES_TRANSPORT_H
+
+#include "lrmoe.h"
+
+struct ncclComm;
+struct ncclWindow_vidmem;
+
+struct lrmoeTransport {
+  const char *name;
+  lrmoeResult_t (*getUniqueId)(lrmoeUniqueId *id);
+  lrmoeResult_t (*commInitRank)(struct ncclComm **comm, int numRanks,
+                                lrmoeUniqueId id, int rank);
+  lrmoeResult_t (*commDestroy)(struct ncclComm *comm);
+  lrmoeResult_t (*commAbort)(struct ncclComm *comm);
+  lrmoeResult_t (*commGetAsyncError)(struct ncclComm *comm,
+                                     lrmoeResult_t *error);
+  lrmoeResult_t (*commCount)(const struct ncclComm *comm, int *count);
+  lrmoeResult_t (*commUserRank)(const struct ncclComm *comm, int *rank);
+  lrmoeResult_t (*memAlloc)(void **pointer, size_t bytes);
+  lrmoeResult_t (*memFree)(void *pointer);
+  lrmoeResult_t (*commWindowRegister)(struct ncclComm *comm, void *buffer,
+                                      size_t bytes,
+                                      struct ncclWindow_vidmem **window,
+                                      int flags);
+  lrmoeResult_t (*commWindowDeregister)(struct ncclComm *comm,
+                                        struct ncclWindow_vidmem *window);
+  /* As NCCL 2.29's ncclGetPeerDevicePointer; NULL where there is none. */
+  lrmoeResult_t (*getPeerPointer)(struct ncclWindow_vidmem *window,
+                                  size_t offset, int peer, void **pointer);
+  lrmoeResult_t (*groupStart)(void);
+  lrmoeResult_t (*groupEnd)(void);
+  lrmoeResult_t (*send)(const void *buffer, size_t count, lrmoeDataType_t type,
+                        int peer, struct ncclComm *comm, lrmoeStream_t stream);
+  lrmoeResult_t (*recv)(void *buffer, size_t count, lrmoeDataType_t type,
+                        int peer, struct ncclComm *comm, lrmoeStream_t stream);
+  lrmoeResult_t (*allGather)(const void *send, void *recv, size_t sendCount,
+                             lrmoeDataType_t type, struct ncclComm *comm,
+                             lrmoeStream_t stream);
+  lrmoeResult_t (*allReduce)(const void *send, void *recv, size_t count,
+                             lrmoeDataType_t type, lrmoeRedOp_t op,
+                             struct ncclComm *comm, lrmoeStream_t stream);
+  lrmoeResult_t (*reduceScatter)(const void *send, void *recv, size_t recvCount,
+                                 lrmoeDataType_t type, lrmoeRedOp_t op,
+                                 struct ncclComm *comm, lrmoeStream_t stream);
+  lrmoeResult_t (*broadcast)(const void *send, void *recv, size_t count,
+                             lrmoeDataType_t type, int root,
+                             struct ncclComm *comm, lrmoeStream_t stream);
+  lrmoeResult_t (*allToAll)(const void *send, void *recv, size_t count,
+                            lrmoeDataType_t type, struct ncclComm *comm,
+                            lrmoeStream_t stream);
+};
+
+/* The CPU filler (collectives/cpu/). */
+extern const struct lrmoeTransport lrmoeCpuTransport;
+
+/* What the table has no NCCL prototype for: joining and splitting with a
+ * time-out of one's own in ms (0: LRMOE_TIMEOUT_MS). */
+lrmoeResult_t lrmoeCpuCommInit(int numRanks, const lrmoeUniqueId *id, int rank,
+                               int64_t timeoutMs, struct ncclComm **comm);
+lrmoeResult_t lrmoeCpuCommSplit(struct ncclComm *comm, int color, int key,
+                                struct ncclComm **newComm);
+
+/* Marks the communicator as broken by this rank, for the reason in the last
+ * error, so that peers fail with lrmoeRemoteError naming this rank. */
+void lrmoeCpuCommBreak(struct ncclComm *comm);
+
+/* For tests: the n-th transport call from now (1 = the next send, recv, copy
+ * or wait) fails once on this process; 0 turns it off.  Returns the number of
+ * such calls since the last call. */
+int64_t lrmoeCpuFailAt(int64_t n);
+
+/* Bytes of one element; 0 for an unknown type. */
+size_t lrmoeTypeBytes(lrmoeDataType_t type);
+
+#endif

@@ -1,0 +1,660 @@
+/* LRMoE: calibrated all-to-all for Mixture-of-Experts training.
+ *
+ * This is the only public header.  It needs no other header, is clean in C11
+ * and C++17, and names communicators and streams by the tags that NCCL and
+ * CUDA use, so that neither has to be installed.
+ *
+ * Rules that hold for every function:
+ *   Results    A function returns lrmoeSuccess or says why not; the text is in
+ *              lrmoeGetLastError() of the same thread.  Out arguments come
+ *              last and are written only on success.
+ *   Collective A function marked "collective" must be called by all ranks of
+ *              the communicator in the same order.  If it fails on one rank
+ *              after it has begun to communicate, the communicator is broken:
+ *              the other ranks get lrmoeRemoteError, never a hang.
+ *   Stream     On a CPU communicator the stream is NULL and the work is done
+ *              when the call returns.
+ *   Threads    Handles may be used by any thread, one at a time.  Distinct
+ *              handles may be used at once.
+ *   Fork       A child of fork() must not use handles made by its parent.
+ *   Configs    Every struct that begins with size, magic, version is made by
+ *              its *_INITIALIZER.  The library reads and writes no more than
+ *              `size` bytes, so programs built against an older header keep
+ *              working.
+ *
+ * Letters: H hidden size, F expert intermediate size, E experts, k routing
+ * slots per token, T tokens on this rank, G ranks.  Matrices are row-major.
+ * Counts and offsets are int64; offsets are exclusive prefix sums.
+ */
+#ifndef LRMOE_H
+#define LRMOE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LRMOE_MAJOR   0
+#define LRMOE_MINOR   1
+#define LRMOE_PATCH   0
+#define LRMOE_VERSION (LRMOE_MAJOR * 10000 + LRMOE_MINOR * 100 + LRMOE_PATCH)
+
+/* First bytes of every versioned struct ("LRMo"). */
+#define LRMOE_MAGIC 0x6f4d524cu
+
+typedef struct CUstream_st *lrmoeStream_t;
+typedef struct lrmoeComm *lrmoeComm_t;
+typedef struct lrmoeWindow *lrmoeWindow_t;
+typedef struct lrmoeTopology *lrmoeTopology_t;
+typedef struct lrmoePlanner *lrmoePlanner_t;
+typedef struct lrmoePlan *lrmoePlan_t;
+typedef struct lrmoeLayer *lrmoeLayer_t;
+typedef struct lrmoeStep *lrmoeStep_t;
+
+/* ---- Results ---------------------------------------------------------- */
+
+/* 0-7 are NCCL's values and meanings; ours start at 64. */
+typedef enum {
+  lrmoeSuccess = 0,
+  lrmoeUnhandledCudaError = 1,
+  lrmoeSystemError = 2,     /* a system call failed */
+  lrmoeInternalError = 3,   /* a bug in this library */
+  lrmoeInvalidArgument = 4, /* a value is out of its range */
+  lrmoeInvalidUsage = 5,    /* a call out of order, or ranks that disagree */
+  lrmoeRemoteError = 6,     /* a peer is dead, stopped, late or has failed */
+  lrmoeInProgress = 7,
+  lrmoeOutOfMemory = 64,
+  lrmoeUnsupported = 65,  /* valid, but this build or release cannot do it */
+  lrmoeInfeasible = 66,   /* no plan fits the capacities */
+  lrmoeNotInstalled = 67, /* a module that must be loaded is missing */
+  lrmoeCorrupt = 68       /* saved data is damaged */
+} lrmoeResult_t;
+
+/* Version of the library at run time, as LRMOE_VERSION. */
+lrmoeResult_t lrmoeGetVersion(int *version);
+
+/* Name of a result; never NULL, static storage. */
+const char *lrmoeGetErrorString(lrmoeResult_t result);
+
+/* Why the last call of this thread that failed did so: what, which rank,
+ * which value.  Never NULL; valid until the next failure in this thread. */
+const char *lrmoeGetLastError(void);
+
+/* ---- Parameters (LRMOE_* in the environment) -------------------------- */
+
+typedef struct {
+  const char *name;         /* "LRMOE_TIMEOUT_MS" */
+  const char *defaultValue; /* as text; "" where unset means automatic */
+  const char *description;  /* one sentence with unit and range */
+} lrmoeParameter_t;
+
+/* The index-th parameter that the library reads, from 0, in stable order;
+ * lrmoeInvalidArgument past the end.  Static storage. */
+lrmoeResult_t lrmoeGetParameter(int index, lrmoeParameter_t *parameter);
+
+/* ---- Data types and operators: NCCL's values -------------------------- */
+
+typedef enum {
+  lrmoeInt8 = 0,
+  lrmoeUint8 = 1,
+  lrmoeInt32 = 2,
+  lrmoeUint32 = 3,
+  lrmoeInt64 = 4,
+  lrmoeUint64 = 5,
+  lrmoeFloat16 = 6,
+  lrmoeFloat32 = 7,
+  lrmoeFloat64 = 8,
+  lrmoeBfloat16 = 9
+} lrmoeDataType_t;
+
+typedef enum {
+  lrmoeSum = 0,
+  lrmoeProd = 1,
+  lrmoeMax = 2,
+  lrmoeMin = 3,
+  lrmoeAvg = 4
+} lrmoeRedOp_t;
+
+/* ---- Communicator ----------------------------------------------------- */
+
+#define LRMOE_UNIQUE_ID_BYTES 128
+typedef struct {
+  char internal[LRMOE_UNIQUE_ID_BYTES];
+} lrmoeUniqueId;
+
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  /* How long a call waits for a peer, in ms; 0: LRMOE_TIMEOUT_MS. */
+  int64_t timeoutMs;
+} lrmoeCommConfig_t;
+
+#define LRMOE_COMM_CONFIG_INITIALIZER \
+  { sizeof(lrmoeCommConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 0 }
+
+/* Makes an id that one rank hands to the others by its own means.  The id is
+ * a secret: who has it can join. */
+lrmoeResult_t lrmoeGetUniqueId(lrmoeUniqueId *id);
+
+/* Joins numRanks ranks (processes of one machine and one user, or threads of
+ * one process) into a communicator.  Collective over the ranks that hold the
+ * id.  config may be NULL.  Fails with lrmoeRemoteError, naming the missing
+ * ranks, when not all have come within the time-out. */
+lrmoeResult_t lrmoeCommInitRank(int numRanks, const lrmoeUniqueId *id, int rank,
+                                const lrmoeCommConfig_t *config,
+                                lrmoeComm_t *comm);
+
+/* Splits comm: ranks with the same color >= 0 form a new communicator, in
+ * order of (key, old rank); a negative color gets NULL.  Collective. */
+lrmoeResult_t lrmoeCommSplit(lrmoeComm_t comm, int color, int key,
+                             lrmoeComm_t *newComm);
+
+lrmoeResult_t lrmoeCommCount(lrmoeComm_t comm, int *count);
+lrmoeResult_t lrmoeCommUserRank(lrmoeComm_t comm, int *rank);
+
+/* lrmoeSuccess in *asyncError while the communicator is whole; otherwise what
+ * broke it.  Never blocks. */
+lrmoeResult_t lrmoeCommGetAsyncError(lrmoeComm_t comm,
+                                     lrmoeResult_t *asyncError);
+
+/* Breaks the communicator: calls in flight on any rank return
+ * lrmoeRemoteError.  May be called while another thread is inside a call.
+ * The handle must still be destroyed. */
+lrmoeResult_t lrmoeCommAbort(lrmoeComm_t comm);
+
+/* Releases comm; NULL is legal.  Collective: returns once no peer can still
+ * read this rank's buffers, or at the time-out, or at once if comm is broken.
+ * Layers of the communicator must be gone. */
+lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm);
+
+/* Memory that every rank of every later communicator of this process can
+ * reach without a copy: send from it for one memcpy a message.  4096-byte
+ * aligned, zeroed, at most LRMOE_HEAP_BYTES in all.  Owned by the caller
+ * until lrmoeMemFree, which must come after the calls that use it. */
+lrmoeResult_t lrmoeMemAlloc(size_t bytes, void **pointer);
+lrmoeResult_t lrmoeMemFree(void *pointer);
+
+/* Registers [buffer, buffer + bytes), which lies in one lrmoeMemAlloc block,
+ * so that every rank of comm can address it.  Collective; sizes may differ.
+ * The window must be deregistered before comm is destroyed. */
+lrmoeResult_t lrmoeCommWindowRegister(lrmoeComm_t comm, void *buffer,
+                                      size_t bytes, lrmoeWindow_t *window);
+lrmoeResult_t lrmoeCommWindowDeregister(lrmoeComm_t comm, lrmoeWindow_t window);
+
+/* Address, in this process, of the buffer that rank `peer` registered.
+ * The caller orders accesses (with any collective of comm). */
+lrmoeResult_t lrmoeWindowPeerPointer(lrmoeWindow_t window, int peer,
+                                     void **pointer);
+
+/* NCCL's calls and semantics: between GroupStart and GroupEnd operations of
+ * this thread are collected and then progress together; messages between two
+ * ranks keep their order; zero counts are legal and still match; counts that
+ * differ between the two ends are lrmoeInvalidUsage on both.  In-place use as
+ * in NCCL.  The group calls nest. */
+lrmoeResult_t lrmoeGroupStart(void);
+lrmoeResult_t lrmoeGroupEnd(void);
+lrmoeResult_t lrmoeSend(const void *buffer, size_t count, lrmoeDataType_t type,
+                        int peer, lrmoeComm_t comm, lrmoeStream_t stream);
+lrmoeResult_t lrmoeRecv(void *buffer, size_t count, lrmoeDataType_t type,
+                        int peer, lrmoeComm_t comm, lrmoeStream_t stream);
+lrmoeResult_t lrmoeAllGather(const void *send, void *recv, size_t sendCount,
+                             lrmoeDataType_t type, lrmoeComm_t comm,
+                             lrmoeStream_t stream);
+lrmoeResult_t lrmoeAllReduce(const void *send, void *recv, size_t count,
+                             lrmoeDataType_t type, lrmoeRedOp_t op,
+                             lrmoeComm_t comm, lrmoeStream_t stream);
+lrmoeResult_t lrmoeReduceScatter(const void *send, void *recv, size_t recvCount,
+                                 lrmoeDataType_t type, lrmoeRedOp_t op,
+                                 lrmoeComm_t comm, lrmoeStream_t stream);
+lrmoeResult_t lrmoeBroadcast(const void *send, void *recv, size_t count,
+                             lrmoeDataType_t type, int root, lrmoeComm_t comm,
+                             lrmoeStream_t stream);
+lrmoeResult_t lrmoeAllToAll(const void *send, void *recv, size_t count,
+                            lrmoeDataType_t type, lrmoeComm_t comm,
+                            lrmoeStream_t stream);
+
+/* ---- Topology --------------------------------------------------------- */
+
+typedef enum {
+  lrmoeLinkSelf = 0,  /* a rank and itself */
+  lrmoeLinkMemory = 1 /* ranks that share one machine's memory */
+} lrmoeLinkClass_t;
+
+typedef struct {
+  lrmoeLinkClass_t linkClass;
+  int32_t guessed; /* 1: a default, not a measurement */
+  int64_t latencyNs;
+  int64_t bytesPerSecond;
+} lrmoeLink_t;
+
+/* Describes numRanks ranks on the live machine, seen through hwloc.  Local:
+ * no communication.  Free with lrmoeTopologyDestroy. */
+lrmoeResult_t lrmoeTopologyCreate(int numRanks, lrmoeTopology_t *topology);
+lrmoeResult_t lrmoeTopologyGetLink(lrmoeTopology_t topology, int from, int to,
+                                   lrmoeLink_t *link);
+
+/* Cores and NUMA nodes that this process may run on. */
+lrmoeResult_t lrmoeTopologyGetCores(lrmoeTopology_t topology, int *numCores,
+                                    int *numNumaNodes);
+lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology);
+
+/* ---- Planner and plan (paper 3.3, Algorithm 1) ------------------------ */
+
+/* Where instances stand.  Fixed: at their homes only, no replicas. */
+typedef enum {
+  lrmoePolicyFixed = 0
+} lrmoePolicy_t;
+
+/* How many pairs of each expert backward keeps.
+ * none     K[e] = n[e]
+ * uniform  K[e] = ceil(retain * n[e]) */
+typedef enum {
+  lrmoeQuotaNone = 0,
+  lrmoeQuotaUniform = 1
+} lrmoeQuota_t;
+
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  /* Retention rho in millionths, 0..1000000. */
+  int64_t retainPpm;
+  /* Most pairs a rank can execute in one step (its buffers); 0: no limit. */
+  int64_t maxPairs;
+  /* [E] rank that owns each expert, NULL: contiguous, e * G / E.  Read during
+   * the call only. */
+  const int32_t *homes;
+  int32_t numExperts;
+  lrmoePolicy_t policy;
+  lrmoeQuota_t quota;
+  /* Spare slots for replicas per rank; 0 with lrmoePolicyFixed. */
+  int32_t slots;
+} lrmoePlannerConfig_t;
+
+#define LRMOE_PLANNER_CONFIG_INITIALIZER                                  \
+  {                                                                       \
+    sizeof(lrmoePlannerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 1000000, 0, \
+        NULL, 0, lrmoePolicyFixed, lrmoeQuotaUniform, 0                   \
+  }
+
+/* Makes a planner for the ranks of topology, which is read during the call
+ * only.  All ranks must give the same config; lrmoeStepCreate checks it. */
+lrmoeResult_t lrmoePlannerCreate(lrmoeTopology_t topology,
+                                 const lrmoePlannerConfig_t *config,
+                                 lrmoePlanner_t *planner);
+lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner);
+
+/* Plans one step from demand [G, E] on the host, demand[s * E + e] = pairs of
+ * expert e from rank s.  A pure function of the planner's config and demand,
+ * in integers, so that every rank makes the same plan without talking.
+ * lrmoeInfeasible names the rank and by how much it is over.  The plan owns
+ * its data and outlives the planner. */
+lrmoeResult_t lrmoePlanMake(lrmoePlanner_t planner, const int64_t *demand,
+                            lrmoePlan_t *plan);
+lrmoeResult_t lrmoePlanDestroy(lrmoePlan_t plan);
+
+/* Pointers live as long as the plan.  Instances are listed by expert, then
+ * rank: expert e owns [instanceOffsets[e], instanceOffsets[e + 1]). */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  uint64_t hash;         /* of everything below and the demand */
+  int64_t pairs;         /* sum of n[e] */
+  int64_t kept;          /* sum of K[e] */
+  int64_t peakForward;   /* most pairs that one rank executes in forward */
+  int64_t peakKept;      /* most kept pairs that one rank executes */
+  const int64_t *demand; /* [G, E] */
+  const int64_t *quotas; /* [E] K */
+  const int32_t *homes;  /* [E] */
+  const int32_t *instanceOffsets; /* [E + 1] */
+  const int32_t *instanceRanks;   /* [numInstances] */
+  const int64_t *forwardPairs;    /* [numInstances] F */
+  const int64_t *keptPairs;       /* [numInstances] X */
+  int32_t numRanks;
+  int32_t numExperts;
+  int32_t numInstances;
+  lrmoePolicy_t policy;
+} lrmoePlanView_t;
+
+#define LRMOE_PLAN_VIEW_INITIALIZER                                           \
+  {                                                                           \
+    sizeof(lrmoePlanView_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, NULL, \
+        NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, lrmoePolicyFixed         \
+  }
+
+lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view);
+
+/* Writes the plan, with a check sum, to buffer.  *bytes is the room on entry
+ * and the length on return; buffer NULL asks for the length only. */
+lrmoeResult_t lrmoePlanSave(lrmoePlan_t plan, void *buffer, size_t *bytes);
+
+/* Reads what lrmoePlanSave wrote; lrmoeCorrupt if it is damaged or breaks an
+ * invariant of plans. */
+lrmoeResult_t lrmoePlanLoad(const void *buffer, size_t bytes,
+                            lrmoePlan_t *plan);
+
+/* ---- Layer ------------------------------------------------------------ */
+
+typedef enum {
+  lrmoeSwiglu = 0,
+  lrmoeGelu = 1
+} lrmoeActivation_t;
+
+/* Where the routing weight alpha multiplies: `post` the expert's output. */
+typedef enum {
+  lrmoeWeightPost = 0
+} lrmoeWeightConvention_t;
+
+/* Which d(alpha) come back.  `kept`: those of kept pairs; the others are zero.
+ * This is an approximation of the router gradient, said once in the log. */
+typedef enum {
+  lrmoeRouterGradKept = 0
+} lrmoeRouterGrad_t;
+
+/* What the executor keeps between forward and backward.  `full`: the input
+ * row and the FC1 output of every pair. */
+typedef enum {
+  lrmoeSavedFull = 0
+} lrmoeSavedState_t;
+
+/* What ranks the pairs of an expert.
+ * lrm     |alpha| |g| |phi|, whose square is the LRM score (Eq. 3)
+ * grad2   L2 norm of g
+ * grad1   L1 norm of g
+ * random  a hash of the seed and the pair
+ * all     keep every pair: the plain MoE backward; no score, no exchange */
+typedef enum {
+  lrmoeMetricLrm = 0,
+  lrmoeMetricGrad2 = 1,
+  lrmoeMetricGrad1 = 2,
+  lrmoeMetricRandom = 3,
+  lrmoeMetricAll = 4
+} lrmoeMetric_t;
+
+/* Among which pairs the best are kept.
+ * expert  the K[e] best of each expert over all ranks (paper 3.3)
+ * layer   the sum of K[e] best of the layer, no quota per expert
+ *         (the ranking of Selective-Backprop, for comparison) */
+typedef enum {
+  lrmoeScopeExpert = 0,
+  lrmoeScopeLayer = 1
+} lrmoeScope_t;
+
+/* What crosses between ranks in backward.
+ * dedup     a row per (token, rank)
+ * pairwise  a row per kept pair
+ * masked    a row per routed pair, zero where dropped: the zero-masked
+ *           baseline, for comparison */
+typedef enum {
+  lrmoeWireDedup = 0,
+  lrmoeWirePairwise = 1,
+  lrmoeWireMasked = 2
+} lrmoeWire_t;
+
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  uint64_t seed; /* of lrmoeMetricRandom */
+  lrmoeMetric_t metric;
+  lrmoeScope_t scope;
+  lrmoeWire_t wire;
+  int32_t reserved;
+} lrmoeBackwardConfig_t;
+
+#define LRMOE_BACKWARD_CONFIG_INITIALIZER                         \
+  {                                                               \
+    sizeof(lrmoeBackwardConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 0, \
+        lrmoeMetricLrm, lrmoeScopeExpert, lrmoeWireDedup, 0       \
+  }
+
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  int64_t hidden;    /* H, a multiple of 8 */
+  int64_t ffn;       /* F, a multiple of 8 */
+  int64_t maxTokens; /* most T of a step on any rank */
+  /* CPU GEMM module: "openblas", "onednn", "reference", or NULL for
+   * LRMOE_GEMM.  Read during the call only. */
+  const char *gemm;
+  int32_t topk; /* k, 1..64 */
+  /* Most steps that exist at once (pipeline depth), at least 1. */
+  int32_t maxSteps;
+  lrmoeDataType_t dtype; /* of rows and weights: bf16, fp16 or fp32 */
+  lrmoeActivation_t activation;
+  lrmoeWeightConvention_t convention;
+  lrmoeRouterGrad_t routerGrad;
+  lrmoeSavedState_t savedState;
+  int32_t reserved;
+} lrmoeLayerConfig_t;
+
+#define LRMOE_LAYER_CONFIG_INITIALIZER                                        \
+  {                                                                           \
+    sizeof(lrmoeLayerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, NULL, 0, \
+        1, lrmoeBfloat16, lrmoeSwiglu, lrmoeWeightPost, lrmoeRouterGradKept,  \
+        lrmoeSavedFull, 0                                                     \
+  }
+
+/* Makes an MoE layer of the experts that planner places, over comm.  Both
+ * must outlive it.  Reserves buffers for maxTokens and maxSteps.  Collective
+ * (windows are registered). */
+lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
+                               const lrmoeLayerConfig_t *config,
+                               lrmoeLayer_t *layer);
+lrmoeResult_t lrmoeLayerDestroy(lrmoeLayer_t layer);
+
+/* The experts whose home is this rank, ascending; [*numLocal], owned by the
+ * layer. */
+lrmoeResult_t lrmoeLayerGetLocalExperts(lrmoeLayer_t layer, int *numLocal,
+                                        const int32_t **experts);
+
+/* Parameters of the local experts, pointers per local expert in the order of
+ * lrmoeLayerGetLocalExperts.
+ *   w1  [2F, H] gate rows, then up rows (SwiGLU); [F, H] (GELU); layer dtype
+ *   w2  [H, F]; layer dtype
+ *   dw1, dw2  same shapes, fp32: ExpertBackward adds to them; NULL in both:
+ *             no weight gradients
+ * The arrays of pointers are copied; the matrices stay the caller's and must
+ * not move or be freed before the layer is destroyed or bound anew. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  const void *const *w1;
+  const void *const *w2;
+  float *const *dw1;
+  float *const *dw2;
+} lrmoeLayerWeights_t;
+
+#define LRMOE_LAYER_WEIGHTS_INITIALIZER                                        \
+  {                                                                            \
+    sizeof(lrmoeLayerWeights_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, NULL, NULL, \
+        NULL                                                                   \
+  }
+
+lrmoeResult_t lrmoeLayerBind(lrmoeLayer_t layer,
+                             const lrmoeLayerWeights_t *weights);
+
+/* Says that the weights have changed (an optimizer step).  A step whose
+ * forward ran at another version refuses its backward (paper 3.1: the
+ * parameter version is recorded). */
+lrmoeResult_t lrmoeLayerAdvanceVersion(lrmoeLayer_t layer);
+
+/* ---- Step: one invocation of the layer --------------------------------
+ *
+ * Several steps may exist at once, each with its plan and saved state.  They
+ * share the layer's buffers: only one step of a layer at a time may be between
+ * lrmoeExpertForward and lrmoeCombine, or between lrmoeSelect and lrmoeReturn.
+ */
+
+/* Begins a step with this rank's routing.
+ *   topkIdx      [T, k] expert of each slot, -1: none; no expert twice in a
+ *                row
+ *   topkWeights  [T, k] alpha
+ * Both are copied.  Ranks exchange demand and check that they agree on the
+ * layer and the planner (round F0).  If one rank's routing is wrong every
+ * rank gets lrmoeInvalidArgument, and the communicator stays whole.
+ * Collective. */
+lrmoeResult_t lrmoeStepCreate(lrmoeLayer_t layer, int64_t numTokens,
+                              const int64_t *topkIdx, const float *topkWeights,
+                              lrmoeStream_t stream, lrmoeStep_t *step);
+lrmoeResult_t lrmoeStepDestroy(lrmoeStep_t step);
+
+/* demand [G, E] of this step on the host, as lrmoePlanMake takes it; valid
+ * until the step is destroyed. */
+lrmoeResult_t lrmoeStepGetDemand(lrmoeStep_t step, const int64_t **demand);
+
+/* Binds the plan (made from this step's demand; it must outlive the step)
+ * and works out the route.  Local. */
+lrmoeResult_t lrmoeStepPrepare(lrmoeStep_t step, lrmoePlan_t plan,
+                               lrmoeStream_t stream);
+
+/* Sends x [T, H] to the instances, a row per (token, rank) (round F1).
+ * Exact: no pair is dropped in forward.  Collective. */
+lrmoeResult_t lrmoeDispatch(lrmoeStep_t step, const void *x,
+                            lrmoeStream_t stream);
+
+/* Runs the local experts on the dispatched rows and keeps what backward
+ * needs.  Local. */
+lrmoeResult_t lrmoeExpertForward(lrmoeStep_t step, lrmoeStream_t stream);
+
+/* Brings sum over slots of alpha * expert(x) home into y [T, H], zero where a
+ * token has no expert, and |phi| of every pair with it (round F2).  phi is
+ * the row that enters FC2.  Collective. */
+lrmoeResult_t lrmoeCombine(lrmoeStep_t step, void *y, lrmoeStream_t stream);
+
+/* ---- Backward --------------------------------------------------------- */
+
+/* Scores this rank's pairs with g [T, H], the gradient of y, and selects over
+ * all ranks which pairs stay (round B1; paper 3.2, Algorithm 1 lines 13-14).
+ * Ties go to the lower pair id (rank, token, slot); a non-finite score ranks
+ * above all finite ones.  config NULL: lrm, expert, dedup.  May be called
+ * again after lrmoeReturn: a step's backward can run more than once.
+ * Collective; the same config on every rank. */
+lrmoeResult_t lrmoeSelect(lrmoeStep_t step, const void *g,
+                          const lrmoeBackwardConfig_t *config,
+                          lrmoeStream_t stream);
+
+/* Sends the rows of g that the kept pairs need to their executors (round B2)
+ * and lays the handoff out.  g as in lrmoeSelect.  Collective. */
+lrmoeResult_t lrmoeAllToAllCompact(lrmoeStep_t step, const void *g,
+                                   lrmoeStream_t stream);
+
+/* lrmoeSelect and lrmoeAllToAllCompact in one: rows are read once and written
+ * straight into the executors' windows.  Same results.  Collective. */
+lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *g,
+                                  const lrmoeBackwardConfig_t *config,
+                                  lrmoeStream_t stream);
+
+/* What the experts of this rank have to do in backward.  Row i of instance j
+ * is pair p = offsets[j] + i.  Pointers live until the step's next backward
+ * begins or the step is destroyed. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  int64_t numPairs;       /* kept pairs executed here */
+  int64_t numRows;        /* rows of g received */
+  const int64_t *offsets; /* [numInstances + 1] */
+  const int64_t *stayed;  /* [numInstances] rows executed where forward was;
+                             the others, which moved here, follow them */
+  const int64_t *fwdRow;  /* [numPairs] the pair's place among the pairs of
+                             this rank's forward; -1 if it moved here */
+  const int64_t *gRow;    /* [numPairs] its row in g */
+  const int64_t *xRow;    /* [numPairs] its row in x */
+  const float *weights;   /* [numPairs] alpha */
+  const void *g;          /* [numRows, H] unweighted, layer dtype */
+  const void *x;          /* [*, H] layer dtype */
+  const int32_t *experts; /* [numInstances] */
+  int64_t numInstances;
+} lrmoeHandoff_t;
+
+#define LRMOE_HANDOFF_INITIALIZER                                         \
+  {                                                                       \
+    sizeof(lrmoeHandoff_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, NULL, NULL, \
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0                       \
+  }
+
+/* After lrmoeAllToAllCompact or lrmoeSelectPackSend.  Local. */
+lrmoeResult_t lrmoeStepGetHandoff(lrmoeStep_t step, lrmoeHandoff_t *handoff);
+
+/* Runs the local experts' backward on the handoff: FC2 and FC1, data and
+ * weight gradients, on kept rows only (paper 3.4).  Adds to dw1 and dw2.
+ * Local. */
+lrmoeResult_t lrmoeExpertBackward(lrmoeStep_t step, lrmoeStream_t stream);
+
+/* Results of some handoff rows: [first, first + rows) of one instance. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  int64_t instance;
+  int64_t first;
+  int64_t rows;
+  const float *dx;       /* [rows, H] gradients of the rows of x */
+  const float *dWeights; /* [rows] d(alpha) */
+} lrmoeHandoffRows_t;
+
+#define LRMOE_HANDOFF_ROWS_INITIALIZER                                     \
+  {                                                                        \
+    sizeof(lrmoeHandoffRows_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, NULL, \
+        NULL                                                               \
+  }
+
+/* For callers that run their own GEMMs on the handoff instead of
+ * lrmoeExpertBackward.  Each row is given exactly once; instances and rows in
+ * ascending order give the bits of lrmoeExpertBackward's sums.  Local. */
+lrmoeResult_t lrmoeHandoffPut(lrmoeStep_t step, const lrmoeHandoffRows_t *rows,
+                              lrmoeStream_t stream);
+
+/* Brings the input gradients home (round B3): dx [T, H] in the layer dtype,
+ * exactly zero where no pair of the token was kept, and dWeights [T, k], zero
+ * for dropped pairs (NULL: not wanted).  If a pair with a non-finite score
+ * had to be dropped, dx of its token is NaN, so that loss scaling sees it.
+ * Collective. */
+lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
+                          lrmoeStream_t stream);
+
+/* Kept flags [T, k] of this rank's pairs, 1 or 0, after lrmoeSelect. */
+lrmoeResult_t lrmoeStepGetKept(lrmoeStep_t step, uint8_t *kept);
+
+/* Of this rank, for the step's last backward. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  int64_t pairs;            /* routed pairs of this rank's tokens */
+  int64_t kept;             /* of them kept */
+  int64_t executed;         /* pairs that this rank's experts ran in forward */
+  int64_t executedKept;     /* and in backward */
+  int64_t selectBytes;      /* sent to other ranks in B1 */
+  int64_t rowBytes;         /* sent to other ranks in B2 */
+  int64_t returnBytes;      /* sent to other ranks in B3 */
+  int64_t workspaceBytes;   /* most bytes of buffers in use in backward, saved
+                             state and weights not counted */
+  int64_t selectNs;         /* time in score and B1 */
+  int64_t sendNs;           /* in pack and B2 */
+  int64_t gemmNs;           /* in lrmoeExpertBackward */
+  int64_t returnNs;         /* in lrmoeReturn */
+  int64_t nonFiniteDropped; /* this rank's pairs with a non-finite score that
+                               were dropped */
+} lrmoeStepStats_t;
+
+#define LRMOE_STEP_STATS_INITIALIZER                                           \
+  {                                                                            \
+    sizeof(lrmoeStepStats_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, 0, 0, \
+        0, 0, 0, 0, 0, 0                                                       \
+  }
+
+lrmoeResult_t lrmoeStepGetStats(lrmoeStep_t step, lrmoeStepStats_t *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,150 @@
+/* Row kernels for the CPU: sums, gather, add (see rows.h).
+ *
+ * Plain C that vectorises: conversions run over blocks of 256 elements in the
+ * first cache level, so that no loop mixes types.  rows_v1.c, rows_v3.c and
+ * rows_v4.c include this file, each compiled for its x86-64 level, which it
+ * names in LRMOE_LEVEL. */
+#ifndef LRMOE_KERNELS_ROWS_CPU_H
+#define LRMOE_KERNELS_ROWS_CPU_H
+
+#include "kernels/activation_cpu.h"
+#include "kernels/rows.h"
+
+/* A full block from column `first`, with zeros beyond the row's end. */
+static void loadPadded(const struct lrmoeRows *rows, const void *row,
+                       int64_t first, float *block) {
+  int64_t n = rows->width - first;
+  const void *from = elementAt(row, rows->type, first);
+  if (n >= blockElements) {
+    loadBlock(rows->type, from, blockElements, block);
+    return;
+  }
+  loadBlock(rows->type, from, n, block);
+  padBlock(n, block);
+}
+
+/* Squares of columns [first, first + 256) of a row. */
+static void addSquares(const struct lrmoeRows *rows, const void *row,
+                       int64_t first, struct lanes *lanes) {
+  float block[blockElements];
+  if (rows->type == lrmoeBfloat16 && rows->width - first >= blockElements) {
+    addSquaresOfBf16(lanes, elementAt(row, rows->type, first));
+    return;
+  }
+  loadPadded(rows, row, first, block);
+  addProducts(lanes, block, block);
+}
+
+static void sumSquares(const struct lrmoeRows *rows, int64_t numRows,
+                       float *out) {
+  for (int64_t i = 0; i < numRows; i++) {
+    const void *row = rowAt(rows, i);
+    struct lanes lanes = {0};
+    for (int64_t j = 0; row && j < rows->width; j += blockElements)
+      addSquares(rows, row, j, &lanes);
+    out[i] = foldLanes(&lanes);
+  }
+}
+
+static void sumAbs(const struct lrmoeRows *rows, int64_t numRows, float *out) {
+  for (int64_t i = 0; i < numRows; i++) {
+    const void *row = rowAt(rows, i);
+    struct lanes lanes = {0};
+    float block[blockElements];
+    for (int64_t j = 0; row && j < rows->width; j += blockElements) {
+      loadPadded(rows, row, j, block);
+      for (int k = 0; k < blockElements; k++)
+        block[k] = floatOfBits(bitsOfFloat(block[k]) & 0x7fffffff);
+      addTerms(&lanes, block);
+    }
+    out[i] = foldLanes(&lanes);
+  }
+}
+
+static void convertRow(lrmoeDataType_t inType, const void *in,
+                       lrmoeDataType_t outType, void *out, int64_t width) {
+  float block[blockElements];
+  for (int64_t j = 0; j < width; j += blockElements) {
+    int64_t n = width - j < blockElements ? width - j : blockElements;
+    loadBlock(inType, elementAt(in, inType, j), n, block);
+    storeBlock(outType, block, n, elementAtMutable(out, outType, j));
+  }
+}
+
+static void gather(const struct lrmoeRows *rows, int64_t numRows,
+                   lrmoeDataType_t outType, void *out) {
+  int64_t width = rows->width;
+  size_t outBytes = (size_t)(width * elementBytes(outType));
+  for (int64_t i = 0; i < numRows; i++) {
+    const void *row = rowAt(rows, i);
+    void *to = elementAtMutable(out, outType, i * width);
+    if (!row)
+      memset(to, 0, outBytes); /* the bits of +0 in every type */
+    else if (rows->type == outType)
+      memcpy(to, row, outBytes);
+    else
+      convertRow(rows->type, row, outType, to, width);
+  }
+}
+
+static void addRows(int64_t width, int64_t numRows, const float *rows,
+                    const float *scale, const int64_t *index, float *out) {
+  for (int64_t i = 0; i < numRows; i++) {
+    const float *restrict from = rows + i * width;
+    float *restrict to = out + (index ? index[i] : i) * width;
+    float factor = scale ? scale[i] : 1;
+    for (int64_t j = 0; j < width; j++)
+      to[j] += factor * from[j];
+  }
+}
+
+/* One row of gatherSum; the sum begins with the first entry, so that one
+ * entry alone keeps its bits (-0 too). */
+static void sumListed(const struct lrmoeRows *rows, int64_t numEntries,
+                      const int64_t *list, void *out) {
+  float sum[blockElements];
+  float block[blockElements];
+  for (int64_t j = 0; j < rows->width; j += blockElements) {
+    int64_t left = rows->width - j;
+    int64_t n = left < blockElements ? left : blockElements;
+    for (int64_t entry = 0; entry < numEntries; entry++) {
+      const void *from =
+          elementAt(rows->data, rows->type, list[entry] * rows->width + j);
+      loadBlock(rows->type, from, n, entry ? block : sum);
+      for (int64_t k = 0; entry && k < n; k++)
+        sum[k] += block[k];
+    }
+    storeBlock(rows->type, sum, n, elementAtMutable(out, rows->type, j));
+  }
+}
+
+static void gatherSum(const struct lrmoeRows *rows, int64_t numOut,
+                      const int64_t *offsets, const int64_t *list, void *out) {
+  size_t rowBytes = (size_t)(rows->width * elementBytes(rows->type));
+  for (int64_t t = 0; t < numOut; t++) {
+    void *to = elementAtMutable(out, rows->type, t * rows->width);
+    int64_t numEntries = offsets[t + 1] - offsets[t];
+    if (numEntries)
+      sumListed(rows, numEntries, list + offsets[t], to);
+    else
+      memset(to, 0, rowBytes);
+  }
+}
+
+#define TEXT_OF(name)       #name
+#define LEVEL_TEXT(level)   TEXT_OF(level)
+#define JOIN(prefix, level) prefix##level
+#define LEVEL_TABLE(level)  JOIN(lrmoeRowKernels_, level)
+
+const struct lrmoeRowKernels LEVEL_TABLE(LRMOE_LEVEL) = {
+    .isa = LEVEL_TEXT(LRMOE_LEVEL),
+    .sumSquares = sumSquares,
+    .sumAbs = sumAbs,
+    .gather = gather,
+    .addRows = addRows,
+    .gatherSum = gatherSum,
+    .activationForward = activationForward,
+    .activationBackward = activationBackward,
+};
+
+#endif

@@ -1,0 +1,151 @@
+/* moe_backward_perf: what its files share.
+ *
+ * One MoE layer, one routing, and several ways to run its backward:
+ *   full_pairwise  every pair, a row per pair: the plain MoE backward
+ *   full_dedup     every pair, a row per (token, rank)
+ *   masked         selected, then full-sized rows with zeros
+ *   pairwise       selected, compact, a row per kept pair
+ *   dedup          selected, compact, a row per (token, rank)
+ *   rho1           as dedup, with quotas that keep everything
+ * They share step, transport, GEMM and kernels, and run interleaved. */
+#ifndef LRMOE_PERF_BACKWARD_H
+#define LRMOE_PERF_BACKWARD_H
+
+#include "lrmoe.h"
+#include "tools/common/ranks.h"
+#include "tools/common/workload.h"
+
+enum backwardWay {
+  wayFullPairwise,
+  wayFullDedup,
+  wayMasked,
+  wayPairwise,
+  wayDedup,
+  wayRho1,
+  numWays
+};
+
+enum {
+  backwardMaxRounds = 200
+};
+
+struct backwardOptions {
+  int64_t numRanks;
+  int64_t numTokens;
+  int64_t numRounds;
+  int64_t numWarmups;
+  int64_t numExperts;
+  int64_t topk;
+  int64_t hidden;
+  int64_t ffn;
+  int64_t numChecked; /* tokens per rank that are computed again in double */
+  double retain;
+  lrmoeDataType_t type;
+  lrmoeActivation_t activation;
+  lrmoeMetric_t metric;
+  const char *gemm;
+  int isStaged;
+  uint64_t seed;
+};
+
+/* Of one rank, one way. */
+struct backwardWayResult {
+  double wallMs[backwardMaxRounds];
+  double cpuMs[backwardMaxRounds];
+  double selectMs[backwardMaxRounds];
+  double sendMs[backwardMaxRounds];
+  double gemmMs[backwardMaxRounds];
+  double returnMs[backwardMaxRounds];
+  int64_t bytes; /* sent to other ranks, all rounds of messages */
+  int64_t workspace;
+  int64_t kept; /* executed here in backward */
+};
+
+struct backwardRankResult {
+  struct backwardWayResult ways[numWays];
+  int64_t pairs; /* executed here in forward */
+  double maxError;
+  int64_t numWrong;
+};
+
+/* What ranks get, and where they write: shared memory. */
+struct backwardRun {
+  struct backwardOptions options;
+  struct toolWorkload workload;
+  struct backwardRankResult *results; /* [numRanks] */
+};
+
+/* The state of one rank. */
+struct backwardRank {
+  const struct toolRank *self;
+  const struct backwardOptions *options;
+  lrmoeComm_t comm;
+  lrmoeTopology_t topology;
+  lrmoePlanner_t planners[2]; /* with the asked retention, and with 1 */
+  lrmoeLayer_t layer;
+  lrmoeStep_t steps[2];
+  lrmoePlan_t plans[2];
+  int64_t *topkIdx;
+  float *weights;
+  void *x;
+  void *g;
+  void *y;
+  void *dx;
+  float *dWeights;
+  uint8_t *kept;
+  int numLocal;
+  const int32_t *local;
+  void **w1; /* [numLocal] */
+  void **w2;
+  float **dw1;
+  float **dw2;
+};
+
+/* Rows of FC1's weight. */
+int64_t backwardFc1Rows(const struct backwardOptions *options);
+
+/* Weights of any expert, from the seed. */
+void backwardMakeWeights(const struct backwardOptions *options, int32_t expert,
+                         void *w1, void *w2);
+
+/* One backward of one way; dw1 and dw2 are added to. */
+lrmoeResult_t backwardRunWay(struct backwardRank *rank, enum backwardWay way,
+                             lrmoeStepStats_t *stats);
+
+/* Runs every way once and compares: the full ways and rho1 with each other, the
+ * selected ones with masked, and some tokens with a computation in double. */
+enum toolExit backwardCheck(struct backwardRank *rank,
+                            struct backwardRankResult *result);
+
+/* toolRankBody: the whole of one rank; user is struct backwardRun. */
+enum toolExit backwardRankMain(const struct toolRank *self);
+
+/* The figures of one run: medians over rounds of what the slowest rank took,
+ * sums or maxima over ranks of what was counted. */
+struct backwardFigures {
+  double wayMs[numWays];
+  double waySpread[numWays];     /* half the quartile distance / median */
+  double wayCpuMs[numWays];      /* of the rank with most CPU time */
+  int64_t wayBytes[numWays];     /* sum over ranks */
+  int64_t wayWorkspace[numWays]; /* most of a rank */
+  double selectMs;               /* phases of wayDedup */
+  double sendMs;
+  double gemmMs;
+  double returnMs;
+  double speedupFull;   /* best full over best compact, ratio per round */
+  double speedupMasked; /* masked over best compact */
+  double overheadRho1;  /* rho1 over full_dedup: the same wire, no scoring */
+  int64_t pairs;
+  int64_t kept;
+  double imbalanceBefore; /* most pairs of a rank over the mean, forward */
+  double imbalanceAfter;  /* the same of kept pairs */
+  double maxError;
+  int64_t numWrong;
+};
+
+extern const char *const backwardWayNames[numWays];
+
+void backwardSummarise(const struct backwardRun *run,
+                       struct backwardFigures *figures);
+
+#endif

@@ -1,0 +1,232 @@
+/* moe_backward_perf: one rank. */
+#include "perf/backward.h"
+#include "tools/common/stats.h"
+#include "tools/common/tensor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *room(int64_t count, size_t bytes) {
+  void *block = calloc((size_t)(count > 0 ? count : 1), bytes);
+  if (!block) abort(); /* the parent says which rank died */
+  return block;
+}
+
+int64_t backwardFc1Rows(const struct backwardOptions *options) {
+  return options->activation == lrmoeSwiglu ? 2 * options->ffn : options->ffn;
+}
+
+void backwardMakeWeights(const struct backwardOptions *options, int32_t expert,
+                         void *w1, void *w2) {
+  struct toolRandom random =
+      toolRandomMake(options->seed, 1000000 + (uint64_t)expert);
+  toolTensorRandom(options->type, backwardFc1Rows(options) * options->hidden,
+                   1 / sqrt((double)options->hidden), &random, w1);
+  toolTensorRandom(options->type, options->hidden * options->ffn,
+                   1 / sqrt((double)options->ffn), &random, w2);
+}
+
+static void makeData(struct backwardRank *r, const struct toolWorkload *load) {
+  const struct backwardOptions *o = r->options;
+  int64_t slots = o->numTokens * o->topk;
+  int64_t count = o->numTokens * o->hidden;
+  size_t bytes = toolTypeBytes(o->type);
+  r->topkIdx = room(slots, sizeof *r->topkIdx);
+  r->weights = room(slots, sizeof *r->weights);
+  r->dWeights = room(slots, sizeof *r->dWeights);
+  r->kept = room(slots, 1);
+  r->x = room(count, bytes);
+  r->g = room(count, bytes);
+  r->y = room(count, bytes);
+  r->dx = room(count, bytes);
+  toolWorkloadRoute(load, r->self->rank, 0, o->numTokens, r->topkIdx,
+                    r->weights);
+  struct toolRandom random = toolRandomMake(o->seed, (uint64_t)r->self->rank);
+  toolTensorRandom(o->type, count, 1, &random, r->x);
+  toolTensorRandom(o->type, count, 1, &random, r->g);
+}
+
+static enum toolExit bindWeights(struct backwardRank *r) {
+  const struct backwardOptions *o = r->options;
+  size_t bytes = toolTypeBytes(o->type);
+  int64_t size1 = backwardFc1Rows(o) * o->hidden;
+  int64_t size2 = o->hidden * o->ffn;
+  r->w1 = room(r->numLocal, sizeof *r->w1);
+  r->w2 = room(r->numLocal, sizeof *r->w2);
+  r->dw1 = room(r->numLocal, sizeof *r->dw1);
+  r->dw2 = room(r->numLocal, sizeof *r->dw2);
+  for (int i = 0; i < r->numLocal; i++) {
+    r->w1[i] = room(size1, bytes);
+    r->w2[i] = room(size2, bytes);
+    r->dw1[i] = room(size1, sizeof(float));
+    r->dw2[i] = room(size2, sizeof(float));
+    backwardMakeWeights(o, r->local[i], r->w1[i], r->w2[i]);
+  }
+  lrmoeLayerWeights_t weights = LRMOE_LAYER_WEIGHTS_INITIALIZER;
+  weights.w1 = (const void *const *)r->w1;
+  weights.w2 = (const void *const *)r->w2;
+  weights.dw1 = r->dw1;
+  weights.dw2 = r->dw2;
+  TOOL_RANK_OK(r->self, lrmoeLayerBind(r->layer, &weights));
+  return toolGood;
+}
+
+static enum toolExit makeHandles(struct backwardRank *r) {
+  const struct backwardOptions *o = r->options;
+  TOOL_RANK_OK(r->self, lrmoeCommInitRank(r->self->numRanks, &r->self->id,
+                                          r->self->rank, NULL, &r->comm));
+  TOOL_RANK_OK(r->self, lrmoeTopologyCreate(r->self->numRanks, &r->topology));
+  for (int i = 0; i < 2; i++) {
+    lrmoePlannerConfig_t planner = LRMOE_PLANNER_CONFIG_INITIALIZER;
+    planner.numExperts = (int32_t)o->numExperts;
+    planner.retainPpm = i ? 1000000 : llround(o->retain * 1e6);
+    TOOL_RANK_OK(r->self,
+                 lrmoePlannerCreate(r->topology, &planner, &r->planners[i]));
+  }
+  lrmoeLayerConfig_t layer = LRMOE_LAYER_CONFIG_INITIALIZER;
+  layer.hidden = o->hidden;
+  layer.ffn = o->ffn;
+  layer.maxTokens = o->numTokens;
+  layer.topk = (int32_t)o->topk;
+  layer.maxSteps = 2;
+  layer.dtype = o->type;
+  layer.activation = o->activation;
+  layer.gemm = o->gemm;
+  TOOL_RANK_OK(r->self,
+               lrmoeLayerCreate(r->comm, r->planners[0], &layer, &r->layer));
+  TOOL_RANK_OK(r->self,
+               lrmoeLayerGetLocalExperts(r->layer, &r->numLocal, &r->local));
+  return bindWeights(r);
+}
+
+/* Forward of the two steps: the same routing, two plans. */
+static enum toolExit runForward(struct backwardRank *r) {
+  for (int i = 0; i < 2; i++) {
+    const int64_t *demand = NULL;
+    TOOL_RANK_OK(r->self,
+                 lrmoeStepCreate(r->layer, r->options->numTokens, r->topkIdx,
+                                 r->weights, NULL, &r->steps[i]));
+    TOOL_RANK_OK(r->self, lrmoeStepGetDemand(r->steps[i], &demand));
+    TOOL_RANK_OK(r->self, lrmoePlanMake(r->planners[i], demand, &r->plans[i]));
+    TOOL_RANK_OK(r->self, lrmoeStepPrepare(r->steps[i], r->plans[i], NULL));
+    TOOL_RANK_OK(r->self, lrmoeDispatch(r->steps[i], r->x, NULL));
+    TOOL_RANK_OK(r->self, lrmoeExpertForward(r->steps[i], NULL));
+    TOOL_RANK_OK(r->self, lrmoeCombine(r->steps[i], r->y, NULL));
+  }
+  return toolGood;
+}
+
+static lrmoeBackwardConfig_t configOf(const struct backwardOptions *options,
+                                      enum backwardWay way) {
+  static const lrmoeWire_t wires[numWays] = {
+      [wayFullPairwise] = lrmoeWirePairwise, [wayFullDedup] = lrmoeWireDedup,
+      [wayMasked] = lrmoeWireMasked,         [wayPairwise] = lrmoeWirePairwise,
+      [wayDedup] = lrmoeWireDedup,           [wayRho1] = lrmoeWireDedup};
+  lrmoeBackwardConfig_t config = LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  config.wire = wires[way];
+  config.metric = way == wayFullPairwise || way == wayFullDedup
+                      ? lrmoeMetricAll
+                      : options->metric;
+  config.seed = options->seed;
+  return config;
+}
+
+lrmoeResult_t backwardRunWay(struct backwardRank *r, enum backwardWay way,
+                             lrmoeStepStats_t *stats) {
+  lrmoeStep_t step = r->steps[way == wayRho1];
+  lrmoeBackwardConfig_t config = configOf(r->options, way);
+  lrmoeResult_t result;
+  if (r->options->isStaged) {
+    result = lrmoeSelect(step, r->g, &config, NULL);
+    if (result == lrmoeSuccess) result = lrmoeAllToAllCompact(step, r->g, NULL);
+  } else {
+    result = lrmoeSelectPackSend(step, r->g, &config, NULL);
+  }
+  if (result == lrmoeSuccess) result = lrmoeExpertBackward(step, NULL);
+  if (result == lrmoeSuccess)
+    result = lrmoeReturn(step, r->dx, r->dWeights, NULL);
+  if (result == lrmoeSuccess) result = lrmoeStepGetKept(step, r->kept);
+  if (result == lrmoeSuccess) result = lrmoeStepGetStats(step, stats);
+  return result;
+}
+
+static lrmoeResult_t barrier(struct backwardRank *r) {
+  int32_t one = 1;
+  return lrmoeAllReduce(&one, &one, 1, lrmoeInt32, lrmoeSum, r->comm, NULL);
+}
+
+static enum toolExit timeWay(struct backwardRank *r, enum backwardWay way,
+                             int64_t round, struct backwardWayResult *out) {
+  lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
+  TOOL_RANK_OK(r->self, barrier(r));
+  int64_t cpu = toolCpuNs();
+  int64_t wall = toolWallNs();
+  TOOL_RANK_OK(r->self, backwardRunWay(r, way, &stats));
+  int64_t cpuEnd = toolCpuNs();
+  TOOL_RANK_OK(r->self, barrier(r)); /* the slowest rank counts */
+  if (round < 0) return toolGood;
+  out->wallMs[round] = (double)(toolWallNs() - wall) * 1e-6;
+  out->cpuMs[round] = (double)(cpuEnd - cpu) * 1e-6;
+  out->selectMs[round] = (double)stats.selectNs * 1e-6;
+  out->sendMs[round] = (double)stats.sendNs * 1e-6;
+  out->gemmMs[round] = (double)stats.gemmNs * 1e-6;
+  out->returnMs[round] = (double)stats.returnNs * 1e-6;
+  out->bytes = stats.selectBytes + stats.rowBytes + stats.returnBytes;
+  out->workspace = stats.workspaceBytes;
+  out->kept = stats.executedKept;
+  return toolGood;
+}
+
+/* All ways in every round, beginning with another one each time. */
+static enum toolExit timeWays(struct backwardRank *r,
+                              struct backwardRankResult *result) {
+  for (int64_t round = -r->options->numWarmups; round < r->options->numRounds;
+       round++) {
+    for (int i = 0; i < numWays; i++) {
+      int64_t way = (i + (round < 0 ? -round : round)) % numWays;
+      enum toolExit code =
+          timeWay(r, (enum backwardWay)way, round, &result->ways[way]);
+      if (code != toolGood) return code;
+    }
+  }
+  lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
+  TOOL_RANK_OK(r->self, lrmoeStepGetStats(r->steps[0], &stats));
+  result->pairs = stats.executed;
+  return toolGood;
+}
+
+static void freeRank(struct backwardRank *r) {
+  for (int i = 0; i < 2; i++) {
+    lrmoeStepDestroy(r->steps[i]);
+    lrmoePlanDestroy(r->plans[i]);
+  }
+  lrmoeLayerDestroy(r->layer);
+  for (int i = 0; i < 2; i++)
+    lrmoePlannerDestroy(r->planners[i]);
+  lrmoeTopologyDestroy(r->topology);
+  lrmoeCommDestroy(r->comm);
+  for (int i = 0; i < r->numLocal && r->w1; i++) {
+    free(r->w1[i]);
+    free(r->w2[i]);
+    free(r->dw1[i]);
+    free(r->dw2[i]);
+  }
+  void *blocks[] = {r->w1, r->w2, r->dw1, r->dw2, r->topkIdx,  r->weights,
+                    r->x,  r->g,  r->y,   r->dx,  r->dWeights, r->kept};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+    free(blocks[i]);
+}
+
+enum toolExit backwardRankMain(const struct toolRank *self) {
+  struct backwardRun *run = self->user;
+  struct backwardRankResult *result = &run->results[self->rank];
+  struct backwardRank rank = {.self = self, .options = &run->options};
+  makeData(&rank, &run->workload);
+  enum toolExit code = makeHandles(&rank);
+  if (code == toolGood) code = runForward(&rank);
+  if (code == toolGood) code = backwardCheck(&rank, result);
+  if (code == toolGood) code = timeWays(&rank, result);
+  freeRank(&rank);
+  return code;
+}

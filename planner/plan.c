@@ -1,0 +1,217 @@
+/* The plan: see plan.h.  Everything here is bounded by the sizes of the arrays
+ * and safe for arrays that hold any values, because lrmoePlanLoad verifies
+ * plans that come from outside. */
+#include "planner/plan.h"
+
+#include "base/alloc.h"
+#include "base/config.h"
+#include "base/hash.h"
+
+#include <string.h>
+
+size_t lrmoePlanArrayBytes(int32_t numRanks, int32_t numExperts,
+                           int32_t numInstances) {
+  size_t ranks = (size_t)numRanks, experts = (size_t)numExperts;
+  size_t instances = (size_t)numInstances;
+  return sizeof(int64_t) * (ranks * experts + experts + 2 * instances) +
+         sizeof(int32_t) * (experts + experts + 1 + instances);
+}
+
+static int64_t *take64(char **next, size_t count) {
+  int64_t *array = (int64_t *)(void *)*next;
+  *next += count * sizeof *array;
+  return array;
+}
+
+static int32_t *take32(char **next, size_t count) {
+  int32_t *array = (int32_t *)(void *)*next;
+  *next += count * sizeof *array;
+  return array;
+}
+
+lrmoeResult_t lrmoePlanAllocate(int32_t numRanks, int32_t numExperts,
+                                int32_t numInstances, struct lrmoePlan **plan) {
+  size_t ranks = (size_t)numRanks, experts = (size_t)numExperts;
+  size_t instances = (size_t)numInstances;
+  size_t bytes = sizeof **plan + 2 * ranks * sizeof(int64_t) +
+                 lrmoePlanArrayBytes(numRanks, numExperts, numInstances);
+  char *block = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(bytes, &block));
+  struct lrmoePlan *made = (struct lrmoePlan *)(void *)block;
+  char *next = block + sizeof *made;
+  made->rankForward = take64(&next, ranks);
+  made->rankKept = take64(&next, ranks);
+  made->demand = take64(&next, ranks * experts);
+  made->quotas = take64(&next, experts);
+  made->forwardPairs = take64(&next, instances);
+  made->keptPairs = take64(&next, instances);
+  made->homes = take32(&next, experts);
+  made->instanceOffsets = take32(&next, experts + 1);
+  made->instanceRanks = take32(&next, instances);
+  made->numRanks = numRanks;
+  made->numExperts = numExperts;
+  made->numInstances = numInstances;
+  *plan = made;
+  return lrmoeSuccess;
+}
+
+static int64_t peak(const int64_t *values, int32_t count) {
+  int64_t most = 0;
+  for (int32_t i = 0; i < count; i++)
+    if (values[i] > most) most = values[i];
+  return most;
+}
+
+void lrmoePlanFinish(struct lrmoePlan *plan) {
+  size_t rankBytes = (size_t)plan->numRanks * sizeof(int64_t);
+  memset(plan->rankForward, 0, rankBytes);
+  memset(plan->rankKept, 0, rankBytes);
+  plan->pairs = 0;
+  plan->kept = 0;
+  for (int32_t i = 0; i < plan->numInstances; i++) {
+    plan->pairs += plan->forwardPairs[i];
+    plan->kept += plan->keptPairs[i];
+    plan->rankForward[plan->instanceRanks[i]] += plan->forwardPairs[i];
+    plan->rankKept[plan->instanceRanks[i]] += plan->keptPairs[i];
+  }
+  plan->peakForward = peak(plan->rankForward, plan->numRanks);
+  plan->peakKept = peak(plan->rankKept, plan->numRanks);
+
+  const int64_t scalars[] = {
+      plan->pairs,    plan->kept,       plan->peakForward,  plan->peakKept,
+      plan->numRanks, plan->numExperts, plan->numInstances, plan->policy};
+  uint64_t hash = lrmoeHash(0, scalars, sizeof scalars);
+  plan->hash = lrmoeHash(hash, plan->demand,
+                         lrmoePlanArrayBytes(plan->numRanks, plan->numExperts,
+                                             plan->numInstances));
+}
+
+static lrmoeResult_t verifyDemand(const struct lrmoePlan *plan,
+                                  lrmoeResult_t broken) {
+  int64_t left = INT64_MAX;
+  int64_t count = (int64_t)plan->numRanks * plan->numExperts;
+  for (int64_t i = 0; i < count; i++) {
+    int64_t pairs = plan->demand[i];
+    int rank = (int)(i / plan->numExperts);
+    int expert = (int)(i % plan->numExperts);
+    if (pairs < 0)
+      return LRMOE_FAIL(broken, "demand of rank %d, expert %d is %lld", rank,
+                        expert, (long long)pairs);
+    if (pairs > left)
+      return LRMOE_FAIL(broken,
+                        "demand adds up to more than 2^63 - 1 pairs at rank "
+                        "%d, expert %d",
+                        rank, expert);
+    left -= pairs;
+  }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t verifyOffsets(const struct lrmoePlan *plan,
+                                   lrmoeResult_t broken) {
+  const int32_t *offsets = plan->instanceOffsets;
+  if (offsets[0] != 0)
+    return LRMOE_FAIL(broken, "instances begin at %d, not 0", offsets[0]);
+  for (int32_t e = 0; e < plan->numExperts; e++)
+    if (offsets[e + 1] <= offsets[e])
+      return LRMOE_FAIL(broken, "expert %d has no instance", e);
+  if (offsets[plan->numExperts] != plan->numInstances)
+    return LRMOE_FAIL(broken, "instances end at %d of %d",
+                      offsets[plan->numExperts], plan->numInstances);
+  return lrmoeSuccess;
+}
+
+/* Invariant 2 for one expert. */
+static lrmoeResult_t verifyPlaces(const struct lrmoePlan *plan, int32_t expert,
+                                  lrmoeResult_t broken) {
+  int32_t before = -1;
+  int atHome = 0;
+  for (int32_t i = plan->instanceOffsets[expert];
+       i < plan->instanceOffsets[expert + 1]; i++) {
+    int32_t rank = plan->instanceRanks[i];
+    if (rank <= before || rank >= plan->numRanks)
+      return LRMOE_FAIL(broken,
+                        "expert %d: instance on rank %d after %d, of %d ranks",
+                        expert, rank, before, plan->numRanks);
+    atHome |= rank == plan->homes[expert];
+    before = rank;
+  }
+  if (!atHome)
+    return LRMOE_FAIL(broken, "expert %d has no instance at its home, rank %d",
+                      expert, plan->homes[expert]);
+  return lrmoeSuccess;
+}
+
+/* The shares of one expert's instances, none negative, add up to `total`. */
+static lrmoeResult_t verifyShares(const struct lrmoePlan *plan, int32_t expert,
+                                  const int64_t *shares, int64_t total,
+                                  lrmoeResult_t broken) {
+  const char *name = shares == plan->keptPairs ? "kept" : "forward";
+  int64_t left = total;
+  for (int32_t i = plan->instanceOffsets[expert];
+       i < plan->instanceOffsets[expert + 1]; i++) {
+    if (shares[i] < 0 || shares[i] > left)
+      return LRMOE_FAIL(broken, "expert %d: rank %d has %lld %s pairs of %lld",
+                        expert, plan->instanceRanks[i], (long long)shares[i],
+                        name, (long long)left);
+    left -= shares[i];
+  }
+  if (left)
+    return LRMOE_FAIL(broken, "expert %d: %lld of %lld %s pairs have no rank",
+                      expert, (long long)left, (long long)total, name);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t verifyExpert(const struct lrmoePlan *plan, int32_t expert,
+                                  lrmoeResult_t broken) {
+  int64_t total = 0;
+  for (int32_t s = 0; s < plan->numRanks; s++)
+    total += plan->demand[(int64_t)s * plan->numExperts + expert];
+  int64_t quota = plan->quotas[expert];
+  if (quota < 0 || quota > total)
+    return LRMOE_FAIL(broken, "expert %d keeps %lld of %lld pairs", expert,
+                      (long long)quota, (long long)total);
+  LRMOE_CHECK(verifyPlaces(plan, expert, broken));
+  LRMOE_CHECK(verifyShares(plan, expert, plan->forwardPairs, total, broken));
+  return verifyShares(plan, expert, plan->keptPairs, quota, broken);
+}
+
+lrmoeResult_t lrmoePlanVerifyAs(const struct lrmoePlan *plan,
+                                lrmoeResult_t broken) {
+  LRMOE_CHECK(verifyDemand(plan, broken));
+  LRMOE_CHECK(verifyOffsets(plan, broken));
+  for (int32_t e = 0; e < plan->numExperts; e++)
+    LRMOE_CHECK(verifyExpert(plan, e, broken));
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoePlanVerify(const struct lrmoePlan *plan) {
+  return lrmoePlanVerifyAs(plan, lrmoeInternalError);
+}
+
+lrmoeResult_t lrmoePlanDestroy(lrmoePlan_t plan) {
+  lrmoeFree(plan);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view) {
+  LRMOE_REQUIRE(plan, "plan is NULL");
+  lrmoePlanView_t full = LRMOE_PLAN_VIEW_INITIALIZER;
+  full.hash = plan->hash;
+  full.pairs = plan->pairs;
+  full.kept = plan->kept;
+  full.peakForward = plan->peakForward;
+  full.peakKept = plan->peakKept;
+  full.demand = plan->demand;
+  full.quotas = plan->quotas;
+  full.homes = plan->homes;
+  full.instanceOffsets = plan->instanceOffsets;
+  full.instanceRanks = plan->instanceRanks;
+  full.forwardPairs = plan->forwardPairs;
+  full.keptPairs = plan->keptPairs;
+  full.numRanks = plan->numRanks;
+  full.numExperts = plan->numExperts;
+  full.numInstances = plan->numInstances;
+  full.policy = plan->policy;
+  return lrmoeViewWrite("plan view", &full, sizeof full, view);
+}

@@ -1,0 +1,62 @@
+/* The plan: pure data.
+ *
+ * Invariants (design 3, checked by lrmoePlanVerify):
+ *   1. F[e][.] sums to n[e], X[e][.] to K[e], 0 <= K[e] <= n[e];
+ *   2. one instance of an expert on a rank at most, one of them at home;
+ *   3. both are zero where no instance stands (they are listed by instance);
+ *   4. the pairs of all experts add up to an int64. */
+#ifndef LRMOE_PLANNER_PLAN_H
+#define LRMOE_PLANNER_PLAN_H
+
+#include "base/result.h"
+
+/* So that sizes of arrays are computed in size_t without overflow. */
+enum {
+  lrmoeMaxRanks = 1 << 16,
+  lrmoeMaxExperts = 1 << 20
+};
+
+/* One block of memory holds the struct and its arrays.  Those from demand to
+ * instanceRanks lie in it in this order without gaps: they are what is hashed
+ * and saved; the rest follows from them. */
+struct lrmoePlan {
+  uint64_t hash;
+  int64_t pairs;
+  int64_t kept;
+  int64_t peakForward;
+  int64_t peakKept;
+  int64_t *rankForward;     /* [G] pairs that a rank executes in forward */
+  int64_t *rankKept;        /* [G] and in backward */
+  int64_t *demand;          /* [G, E] */
+  int64_t *quotas;          /* [E] */
+  int64_t *forwardPairs;    /* [numInstances] */
+  int64_t *keptPairs;       /* [numInstances] */
+  int32_t *homes;           /* [E] */
+  int32_t *instanceOffsets; /* [E + 1] */
+  int32_t *instanceRanks;   /* [numInstances] */
+  int32_t numRanks;
+  int32_t numExperts;
+  int32_t numInstances;
+  lrmoePolicy_t policy;
+};
+
+/* Room for numInstances; the arrays are zero.  1 <= numRanks <= lrmoeMaxRanks
+ * and 1 <= numExperts <= lrmoeMaxExperts. */
+lrmoeResult_t lrmoePlanAllocate(int32_t numRanks, int32_t numExperts,
+                                int32_t numInstances, struct lrmoePlan **plan);
+
+/* Bytes from demand to the end of instanceRanks. */
+size_t lrmoePlanArrayBytes(int32_t numRanks, int32_t numExperts,
+                           int32_t numInstances);
+
+/* Fills in sums, peaks and hash from the arrays of a plan that is verified. */
+void lrmoePlanFinish(struct lrmoePlan *plan);
+
+/* lrmoeInternalError naming the invariant that is broken, and where. */
+lrmoeResult_t lrmoePlanVerify(const struct lrmoePlan *plan);
+
+/* The same with another result, for plans that come from outside. */
+lrmoeResult_t lrmoePlanVerifyAs(const struct lrmoePlan *plan,
+                                lrmoeResult_t broken);
+
+#endif

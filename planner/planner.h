@@ -1,0 +1,39 @@
+/* The planner: agreed inputs, fixed when it is made.
+ *
+ * A plan is made in three parts, each behind one function below: quotas (how
+ * many pairs of each expert are kept), placement (where instances stand and
+ * how many pairs each takes) and the checks (capacities, invariants).  All of
+ * it is a pure function in integers: every rank makes the same plan. */
+#ifndef LRMOE_PLANNER_PLANNER_H
+#define LRMOE_PLANNER_PLANNER_H
+
+#include "planner/plan.h"
+
+struct lrmoePlanner {
+  int64_t retainPpm;
+  int64_t maxPairs;
+  int32_t *homes; /* [E] */
+  int32_t numRanks;
+  int32_t numExperts;
+  lrmoePolicy_t policy;
+  lrmoeQuota_t quota;
+  uint64_t hash; /* of everything above: ranks compare it in round F0 */
+};
+
+/* Demand as the parts of the planner see it; its total is an int64. */
+struct lrmoeLoad {
+  const int64_t *demand; /* [G, E] */
+  const int64_t *pairs;  /* [E] n */
+  const int64_t *quotas; /* [E] K */
+};
+
+/* K[e] from n[e] by the planner's quota rule. */
+void lrmoeQuotaFill(const struct lrmoePlanner *planner, const int64_t *pairs,
+                    int64_t *quotas);
+
+/* Policy fixed: a new plan, with everything but what lrmoePlanFinish adds. */
+lrmoeResult_t lrmoePlaceFixed(const struct lrmoePlanner *planner,
+                              const struct lrmoeLoad *load,
+                              struct lrmoePlan **plan);
+
+#endif

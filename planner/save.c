@@ -1,0 +1,132 @@
+/* Plans as bytes, to keep or replay them.
+ *
+ * A header and the plan's arrays, in the byte order of the machine (on another
+ * one the magic does not match).  What follows from the arrays is not saved
+ * but made again.  Load believes no number before it has checked it: the sizes
+ * must give exactly the length at hand, so that no size in the data can make
+ * it allocate more than it was given, and the arrays pass lrmoePlanVerifyAs,
+ * because a check sum stops accidents only. */
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "planner/plan.h"
+
+#include <string.h>
+
+/* "LRMoPlan" on a little-endian machine. */
+#define SAVED_MAGIC 0x6e616c506f4d524cu
+
+enum {
+  savedVersion = 1
+};
+
+struct savedHeader {
+  uint64_t magic;
+  uint64_t checkSum; /* of all that follows this field */
+  uint64_t bytes;    /* of header and arrays */
+  uint64_t hash;
+  uint32_t version;
+  int32_t numRanks;
+  int32_t numExperts;
+  int32_t numInstances;
+  int32_t policy;
+  uint32_t reserved;
+};
+
+static uint64_t checkSum(const struct savedHeader *header, const void *arrays) {
+  size_t skipped = offsetof(struct savedHeader, bytes);
+  uint64_t sum = lrmoeHash(SAVED_MAGIC, (const char *)header + skipped,
+                           sizeof *header - skipped);
+  return lrmoeHash(sum, arrays, (size_t)header->bytes - sizeof *header);
+}
+
+lrmoeResult_t lrmoePlanSave(lrmoePlan_t plan, void *buffer, size_t *bytes) {
+  LRMOE_REQUIRE(plan && bytes, "%s is NULL", plan ? "bytes" : "plan");
+  struct savedHeader header = {
+      .magic = SAVED_MAGIC,
+      .hash = plan->hash,
+      .version = savedVersion,
+      .numRanks = plan->numRanks,
+      .numExperts = plan->numExperts,
+      .numInstances = plan->numInstances,
+      .policy = (int32_t)plan->policy,
+  };
+  size_t arrayBytes =
+      lrmoePlanArrayBytes(plan->numRanks, plan->numExperts, plan->numInstances);
+  header.bytes = sizeof header + arrayBytes;
+  if (buffer) {
+    LRMOE_REQUIRE(*bytes >= header.bytes,
+                  "the plan takes %zu B and the buffer has %zu",
+                  (size_t)header.bytes, *bytes);
+    header.checkSum = checkSum(&header, plan->demand);
+    memcpy(buffer, &header, sizeof header);
+    memcpy((char *)buffer + sizeof header, plan->demand, arrayBytes);
+  }
+  *bytes = (size_t)header.bytes;
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t checkSizes(const struct savedHeader *header,
+                                size_t bytes) {
+  if (header->numRanks < 1 || header->numRanks > lrmoeMaxRanks ||
+      header->numExperts < 1 || header->numExperts > lrmoeMaxExperts ||
+      header->numInstances < header->numExperts)
+    return LRMOE_FAIL(
+        lrmoeCorrupt, "saved plan of %d ranks, %d experts and %d instances",
+        header->numRanks, header->numExperts, header->numInstances);
+  size_t expected =
+      sizeof *header + lrmoePlanArrayBytes(header->numRanks, header->numExperts,
+                                           header->numInstances);
+  if (header->bytes != bytes || expected != bytes)
+    return LRMOE_FAIL(lrmoeCorrupt,
+                      "saved plan is %zu B long and should be %zu", bytes,
+                      expected);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t checkHeader(const struct savedHeader *header,
+                                 const char *arrays, size_t bytes) {
+  if (header->magic != SAVED_MAGIC)
+    return LRMOE_FAIL(lrmoeCorrupt, "not a saved plan: magic %016llx",
+                      (unsigned long long)header->magic);
+  if (header->version != savedVersion)
+    return LRMOE_FAIL(lrmoeUnsupported,
+                      "saved plan of format %u; this library reads %d",
+                      header->version, savedVersion);
+  LRMOE_CHECK(checkSizes(header, bytes));
+  if (header->checkSum != checkSum(header, arrays))
+    return LRMOE_FAIL(lrmoeCorrupt, "saved plan has a wrong check sum");
+  if (header->policy != lrmoePolicyFixed || header->reserved)
+    return LRMOE_FAIL(lrmoeCorrupt, "saved plan has policy %d, reserved %u",
+                      header->policy, header->reserved);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoePlanLoad(const void *buffer, size_t bytes,
+                            lrmoePlan_t *plan) {
+  LRMOE_REQUIRE(buffer && plan, "%s is NULL", buffer ? "plan" : "buffer");
+  struct savedHeader header;
+  if (bytes < sizeof header)
+    return LRMOE_FAIL(lrmoeCorrupt, "saved plan is cut off after %zu B", bytes);
+  memcpy(&header, buffer, sizeof header);
+  const char *arrays = (const char *)buffer + sizeof header;
+  LRMOE_CHECK(checkHeader(&header, arrays, bytes));
+
+  struct lrmoePlan *made = NULL;
+  LRMOE_CHECK(lrmoePlanAllocate(header.numRanks, header.numExperts,
+                                header.numInstances, &made));
+  memcpy(made->demand, arrays, bytes - sizeof header);
+  made->policy = (lrmoePolicy_t)header.policy;
+  lrmoeResult_t result;
+  LRMOE_CHECK_GOTO(lrmoePlanVerifyAs(made, lrmoeCorrupt), result, fail);
+  lrmoePlanFinish(made);
+  if (made->hash != header.hash) {
+    result = LRMOE_FAIL(lrmoeCorrupt, "saved plan has a wrong hash");
+    goto fail;
+  }
+  *plan = made;
+  return lrmoeSuccess;
+
+fail:
+  lrmoePlanDestroy(made);
+  return result;
+}

@@ -1,0 +1,252 @@
+/* The whole layer against the single-process oracle: random cases, and the
+ * corner cases by name.  LRMOE_TEST_SEED=N runs one random case again;
+ * LRMOE_TEST_CASES=N sets how many there are. */
+#include "driver.h"
+#include "support/suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void runCase(struct oracleCase *spec) {
+  int numFailed = testRanksRun(spec->numRanks, driverRunCase, spec);
+  ck_assert_msg(!numFailed, "%d ranks failed; LRMOE_TEST_SEED=%llu", numFailed,
+                (unsigned long long)spec->seed);
+}
+
+static int64_t numberFrom(const char *name, int64_t fallback) {
+  const char *text = getenv(name);
+  return text ? strtoll(text, NULL, 10) : fallback;
+}
+
+START_TEST(randomCases) {
+  int64_t seed = numberFrom("LRMOE_TEST_SEED", -1);
+  int64_t first = seed >= 0 ? seed : 1;
+  int64_t count = seed >= 0 ? 1 : numberFrom("LRMOE_TEST_CASES", 150);
+  for (int64_t i = first; i < first + count; i++) {
+    struct oracleCase spec = oracleRandomCase((uint64_t)i);
+    runCase(&spec);
+  }
+}
+END_TEST
+
+/* A case that the named ones change. */
+static struct oracleCase plainCase(void) {
+  struct oracleCase c = {.seed = 11,
+                         .numRanks = 3,
+                         .numTokens = {17, 9, 12},
+                         .numExperts = 7,
+                         .topk = 3,
+                         .hidden = 40,
+                         .ffn = 24,
+                         .type = lrmoeBfloat16,
+                         .activation = lrmoeSwiglu,
+                         .retainPpm = 700000,
+                         .hotExpert = -1,
+                         .unusedExpert = -1};
+  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  return c;
+}
+
+/* Runs the case over every wire, staged and fused, both ways of selection. */
+static void runEveryWay(struct oracleCase c) {
+  static const char *const gatherRanks[] = {"1", "64"};
+  for (int i = 0; i < 12; i++) {
+    c.backward.wire = (lrmoeWire_t)(i % 3);
+    c.isFused = i / 3 % 2;
+    setenv("LRMOE_GATHER_RANKS", gatherRanks[i / 6], 1);
+    runCase(&c);
+  }
+}
+
+START_TEST(plain) {
+  runEveryWay(plainCase());
+}
+END_TEST
+
+START_TEST(oneRank) {
+  struct oracleCase c = plainCase();
+  c.numRanks = 1;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(nineRanks) {
+  struct oracleCase c = plainCase();
+  c.numRanks = 9;
+  for (int r = 0; r < 9; r++)
+    c.numTokens[r] = 5 + r;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(rankWithoutTokens) {
+  struct oracleCase c = plainCase();
+  c.numTokens[1] = 0;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(noTokensAtAll) {
+  struct oracleCase c = plainCase();
+  for (int r = 0; r < c.numRanks; r++)
+    c.numTokens[r] = 0;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(expertWithoutTokens) {
+  struct oracleCase c = plainCase();
+  c.unusedExpert = 2;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(rankWithoutExperts) {
+  struct oracleCase c = plainCase();
+  c.numRanks = 5;
+  c.numTokens[3] = 4;
+  c.numTokens[4] = 6;
+  c.numExperts = 3;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(allToOneExpert) {
+  struct oracleCase c = plainCase();
+  c.hotExpert = 4;
+  c.topk = 1;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(hotExpertInEveryToken) {
+  struct oracleCase c = plainCase();
+  c.hotExpert = 0;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(topOne) {
+  struct oracleCase c = plainCase();
+  c.topk = 1;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(topAll) {
+  struct oracleCase c = plainCase();
+  c.topk = c.numExperts;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(manyUnroutedSlots) {
+  struct oracleCase c = plainCase();
+  c.noneShare = 0.8;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(keepNothing) {
+  struct oracleCase c = plainCase();
+  c.retainPpm = 0;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(keepEverything) {
+  struct oracleCase c = plainCase();
+  c.retainPpm = 1000000;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(allScoresEqual) {
+  struct oracleCase c = plainCase();
+  c.equalScores = 1;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(nonFiniteFewerThanQuota) {
+  struct oracleCase c = plainCase();
+  c.numPoison = 2;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(nonFiniteMoreThanQuota) {
+  struct oracleCase c = plainCase();
+  c.numPoison = 16;
+  c.retainPpm = 300000;
+  c.backward.wire = lrmoeWireDedup;
+  for (int metric = lrmoeMetricLrm; metric <= lrmoeMetricRandom; metric++) {
+    c.backward.metric = (lrmoeMetric_t)metric;
+    runEveryWay(c);
+  }
+}
+END_TEST
+
+START_TEST(everyMetricAndScope) {
+  struct oracleCase c = plainCase();
+  c.backward.seed = 99;
+  for (int metric = lrmoeMetricLrm; metric <= lrmoeMetricAll; metric++) {
+    for (int scope = lrmoeScopeExpert; scope <= lrmoeScopeLayer; scope++) {
+      c.backward.metric = (lrmoeMetric_t)metric;
+      c.backward.scope = (lrmoeScope_t)scope;
+      runCase(&c);
+    }
+  }
+}
+END_TEST
+
+START_TEST(everyTypeAndActivation) {
+  static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
+                                          lrmoeFloat32};
+  struct oracleCase c = plainCase();
+  for (int i = 0; i < 6; i++) {
+    c.type = types[i % 3];
+    c.activation = (lrmoeActivation_t)(i / 3);
+    runCase(&c);
+  }
+}
+END_TEST
+
+START_TEST(homesNotContiguous) {
+  struct oracleCase c = plainCase();
+  c.isHomesMixed = 1;
+  runEveryWay(c);
+}
+END_TEST
+
+int main(void) {
+  const TTest *const tests[] = {randomCases,
+                                       plain,
+                                       oneRank,
+                                       nineRanks,
+                                       rankWithoutTokens,
+                                       noTokensAtAll,
+                                       expertWithoutTokens,
+                                       rankWithoutExperts,
+                                       allToOneExpert,
+                                       hotExpertInEveryToken,
+                                       topOne,
+                                       topAll,
+                                       manyUnroutedSlots,
+                                       keepNothing,
+                                       keepEverything,
+                                       allScoresEqual,
+                                       nonFiniteFewerThanQuota,
+                                       nonFiniteMoreThanQuota,
+                                       everyMetricAndScope,
+                                       everyTypeAndActivation,
+                                       homesNotContiguous};
+  Suite *suite = suite_create("layer");
+  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+    TCase *group = tcase_create(tests[i]->name);
+    tcase_set_timeout(group, 300);
+    tcase_add_test(group, tests[i]);
+    suite_add_tcase(suite, group);
+  }
+  return suiteRun(suite);
+}

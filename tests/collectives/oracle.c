@@ -1,0 +1,373 @@
+/* The oracle: see oracle.h. */
+#include "oracle.h"
+
+#include "base/hash.h"
+#include "kernels/rows.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double oracleUniform(uint64_t seed, uint64_t stream, uint64_t index) {
+  uint64_t mixed = lrmoeMix(seed * 0x9e3779b97f4a7c15u + lrmoeMix(stream + 1));
+  return (double)(lrmoeMix(mixed + index) >> 11) * 0x1p-53;
+}
+
+static void *zeroed(int64_t count, size_t bytes) {
+  void *block = calloc((size_t)(count > 0 ? count : 1), bytes);
+  if (!block) abort();
+  return block;
+}
+
+/* Conversion by the row kernels, which have exhaustive tests of their own. */
+static void convert(lrmoeDataType_t from, const void *in, lrmoeDataType_t to,
+                    int64_t count, void *out) {
+  const struct lrmoeRowKernels *kernels = NULL;
+  if (lrmoeRowKernelsGet(&kernels) != lrmoeSuccess) abort();
+  const struct lrmoeRows row = {in, NULL, from, count};
+  if (count) kernels->gather(&row, 1, to, out);
+}
+
+static float roundTo(lrmoeDataType_t type, double value) {
+  float in[8] = {(float)value};
+  float out[8];
+  uint32_t raw[8];
+  convert(lrmoeFloat32, in, type, 8, raw);
+  convert(type, raw, lrmoeFloat32, 8, out);
+  return out[0];
+}
+
+/* Random values in the case's type, and the same as fp32. */
+static void makeMatrix(const struct oracleCase *spec, uint64_t stream,
+                       int64_t count, double scale, void **raw, float **real) {
+  float *values = zeroed(count, sizeof *values);
+  for (int64_t i = 0; i < count; i++)
+    values[i] =
+        (float)(scale *
+                (2 * oracleUniform(spec->seed, stream, (uint64_t)i) - 1));
+  *raw = zeroed(count, sizeof(float));
+  convert(lrmoeFloat32, values, spec->type, count, *raw);
+  convert(spec->type, *raw, lrmoeFloat32, count, values);
+  *real = values;
+}
+
+static int isTaken(const int64_t *row, int32_t slot, int64_t expert) {
+  for (int32_t i = 0; i < slot; i++)
+    if (row[i] == expert) return 1;
+  return 0;
+}
+
+static int64_t chooseExpert(const struct oracleCase *spec, const int64_t *row,
+                            int32_t slot, uint64_t stream, uint64_t index) {
+  if (slot == 0 && spec->hotExpert >= 0) return spec->hotExpert;
+  if (oracleUniform(spec->seed, stream + 1, index) < spec->noneShare) return -1;
+  int32_t numFree = spec->numExperts - (spec->unusedExpert >= 0);
+  if (slot >= numFree) return -1;
+  /* The square makes low experts popular. */
+  double u = oracleUniform(spec->seed, stream, index);
+  int64_t expert = (int64_t)(u * u * spec->numExperts);
+  while (expert == spec->unusedExpert || isTaken(row, slot, expert))
+    expert = (expert + 1) % spec->numExperts;
+  return expert;
+}
+
+static void makeRouting(const struct oracleCase *spec, int rank,
+                        struct oracleRank *out) {
+  int64_t numSlots = spec->numTokens[rank] * spec->topk;
+  uint64_t stream = 1000 + 16 * (uint64_t)rank;
+  out->topkIdx = zeroed(numSlots, sizeof *out->topkIdx);
+  out->weights = zeroed(numSlots, sizeof *out->weights);
+  for (int64_t i = 0; i < numSlots; i++) {
+    int32_t slot = (int32_t)(i % spec->topk);
+    out->topkIdx[i] =
+        chooseExpert(spec, out->topkIdx + i - slot, slot, stream, (uint64_t)i);
+    out->weights[i] =
+        spec->equalScores > 0
+            ? 0.5f
+            : (float)oracleUniform(spec->seed, stream + 2, (uint64_t)i);
+  }
+}
+
+/* Inf and NaN in the first tokens' gradients. */
+static void poison(const struct oracleCase *spec, struct oracleRank *rank,
+                   int64_t numTokens) {
+  for (int64_t t = 0; t < numTokens && t < spec->numPoison; t++)
+    rank->gf[t * spec->hidden + t % spec->hidden] = t % 2 ? NAN : INFINITY;
+  convert(lrmoeFloat32, rank->gf, spec->type, numTokens * spec->hidden,
+          rank->g);
+}
+
+static void makeRank(const struct oracleCase *spec, int rank,
+                     struct oracleRank *out) {
+  int64_t numTokens = spec->numTokens[rank];
+  int64_t count = numTokens * spec->hidden;
+  uint64_t stream = 2000 + 16 * (uint64_t)rank;
+  makeRouting(spec, rank, out);
+  makeMatrix(spec, stream, count, 1, &out->x, &out->xf);
+  makeMatrix(spec, stream + 1, count, 1, &out->g, &out->gf);
+  for (int64_t i = spec->hidden; i < count && spec->equalScores > 0; i++)
+    out->gf[i] = out->gf[i - spec->hidden];
+  for (int64_t i = spec->hidden; i < count && spec->equalScores > 0; i++)
+    out->xf[i] = out->xf[i - spec->hidden];
+  convert(lrmoeFloat32, out->xf, spec->type, count, out->x);
+  poison(spec, out, numTokens);
+}
+
+static int64_t fc1Rows(const struct oracleCase *spec) {
+  return spec->activation == lrmoeSwiglu ? 2 * spec->ffn : spec->ffn;
+}
+
+struct oracle *oracleMake(const struct oracleCase *spec) {
+  struct oracle *oracle = zeroed(1, sizeof *oracle);
+  oracle->spec = *spec;
+  oracle->ranks = zeroed(spec->numRanks, sizeof *oracle->ranks);
+  oracle->experts = zeroed(spec->numExperts, sizeof *oracle->experts);
+  oracle->homes = zeroed(spec->numExperts, sizeof *oracle->homes);
+  for (int r = 0; r < spec->numRanks; r++)
+    makeRank(spec, r, &oracle->ranks[r]);
+  for (int32_t e = 0; e < spec->numExperts; e++) {
+    struct oracleWeights *w = &oracle->experts[e];
+    double scale = 1.5 / sqrt((double)spec->hidden);
+    makeMatrix(spec, 10 + 4 * (uint64_t)e, fc1Rows(spec) * spec->hidden, scale,
+               &w->w1, &w->w1f);
+    makeMatrix(spec, 11 + 4 * (uint64_t)e, spec->hidden * spec->ffn,
+               1.5 / sqrt((double)spec->ffn), &w->w2, &w->w2f);
+    oracle->homes[e] =
+        spec->isHomesMixed
+            ? (int32_t)(oracleUniform(spec->seed, 5, (uint64_t)e) *
+                        spec->numRanks)
+            : (int32_t)((int64_t)e * spec->numRanks / spec->numExperts);
+  }
+  return oracle;
+}
+
+void oracleFree(struct oracle *oracle) {
+  for (int r = 0; r < oracle->spec.numRanks; r++) {
+    struct oracleRank *rank = &oracle->ranks[r];
+    free(rank->topkIdx);
+    free(rank->weights);
+    free(rank->x);
+    free(rank->g);
+    free(rank->xf);
+    free(rank->gf);
+  }
+  for (int32_t e = 0; e < oracle->spec.numExperts; e++) {
+    free(oracle->experts[e].w1);
+    free(oracle->experts[e].w2);
+    free(oracle->experts[e].w1f);
+    free(oracle->experts[e].w2f);
+  }
+  free(oracle->ranks);
+  free(oracle->experts);
+  free(oracle->homes);
+  free(oracle);
+}
+
+/* One pair's forward values and room for its backward. */
+struct pairState {
+  double *fc1;  /* [2F or F], rounded to the type */
+  double *phi;  /* [F], rounded */
+  double *gPhi; /* [F] */
+  double *dFc1; /* [2F or F] */
+};
+
+static double sigmoid(double z) {
+  return 1 / (1 + exp(-z));
+}
+
+static const double geluScale = 0.7978845608028654; /* sqrt(2 / pi) */
+
+static double geluOf(double z) {
+  return 0.5 * z * (1 + tanh(geluScale * (z + 0.044715 * z * z * z)));
+}
+
+static double geluSlope(double z) {
+  double t = tanh(geluScale * (z + 0.044715 * z * z * z));
+  return 0.5 * (1 + t) +
+         0.5 * z * (1 - t * t) * geluScale * (1 + 3 * 0.044715 * z * z);
+}
+
+static void pairForward(const struct oracleCase *spec,
+                        const struct oracleWeights *w, const float *x,
+                        struct pairState *s) {
+  int64_t hidden = spec->hidden;
+  int64_t ffn = spec->ffn;
+  for (int64_t i = 0; i < fc1Rows(spec); i++) {
+    double sum = 0;
+    for (int64_t h = 0; h < hidden; h++)
+      sum += (double)w->w1f[i * hidden + h] * x[h];
+    s->fc1[i] = roundTo(spec->type, sum);
+  }
+  for (int64_t f = 0; f < ffn; f++) {
+    double phi = spec->activation == lrmoeSwiglu
+                     ? s->fc1[f] * sigmoid(s->fc1[f]) * s->fc1[ffn + f]
+                     : geluOf(s->fc1[f]);
+    s->phi[f] = roundTo(spec->type, phi);
+  }
+}
+
+/* Adds one kept pair to the gradients; dw NULL: not wanted.  Returns
+ * d(alpha). */
+static double pairBackward(const struct oracle *oracle,
+                           const struct oracleWeights *w, const float *x,
+                           const float *g, double alpha, struct pairState *s,
+                           double *dx, double *dw1, double *dw2) {
+  const struct oracleCase *spec = &oracle->spec;
+  int64_t hidden = spec->hidden;
+  int64_t ffn = spec->ffn;
+  double dAlpha = 0;
+  for (int64_t f = 0; f < ffn; f++) {
+    s->gPhi[f] = 0;
+    for (int64_t h = 0; h < hidden; h++)
+      s->gPhi[f] += (double)g[h] * w->w2f[h * ffn + f];
+    dAlpha += s->gPhi[f] * s->phi[f];
+    double z = s->fc1[f];
+    double dPhi = alpha * s->gPhi[f];
+    if (spec->activation == lrmoeGelu) {
+      s->dFc1[f] = dPhi * geluSlope(z);
+    } else {
+      double sz = sigmoid(z);
+      s->dFc1[f] = dPhi * s->fc1[ffn + f] * sz * (1 + z * (1 - sz));
+      s->dFc1[ffn + f] = dPhi * z * sz;
+    }
+  }
+  for (int64_t i = 0; dx && i < fc1Rows(spec); i++)
+    for (int64_t h = 0; h < hidden; h++)
+      dx[h] += s->dFc1[i] * w->w1f[i * hidden + h];
+  for (int64_t i = 0; dw1 && i < fc1Rows(spec); i++)
+    for (int64_t h = 0; h < hidden; h++)
+      dw1[i * hidden + h] += s->dFc1[i] * x[h];
+  for (int64_t h = 0; dw2 && h < hidden; h++)
+    for (int64_t f = 0; f < ffn; f++)
+      dw2[h * ffn + f] += alpha * g[h] * s->phi[f];
+  return dAlpha;
+}
+
+static void computePair(const struct oracle *oracle, int rank, int source,
+                        int64_t pair, const uint8_t *kept, struct pairState *s,
+                        struct oracleResult *result) {
+  const struct oracleCase *spec = &oracle->spec;
+  const struct oracleRank *data = &oracle->ranks[source];
+  int64_t e = data->topkIdx[pair];
+  int isMine = source == rank;
+  if (e < 0 || (!isMine && (oracle->homes[e] != rank || !kept[pair]))) return;
+  int64_t row = pair / spec->topk * spec->hidden;
+  const struct oracleWeights *w = &oracle->experts[e];
+  pairForward(spec, w, data->xf + row, s);
+  double alpha = data->weights[pair];
+  for (int64_t h = 0; isMine && h < spec->hidden; h++)
+    for (int64_t f = 0; f < spec->ffn; f++)
+      result->y[row + h] += alpha * w->w2f[h * spec->ffn + f] * s->phi[f];
+  if (!kept[pair]) return;
+  double dAlpha = pairBackward(oracle, w, data->xf + row, data->gf + row, alpha,
+                               s, isMine ? result->dx + row : NULL,
+                               result->dw1[e], result->dw2[e]);
+  if (isMine) result->dWeights[pair] = dAlpha;
+}
+
+struct oracleResult *oracleCompute(const struct oracle *oracle, int rank,
+                                   uint8_t *const *kept) {
+  const struct oracleCase *spec = &oracle->spec;
+  struct oracleResult *result = zeroed(1, sizeof *result);
+  int64_t count = spec->numTokens[rank] * spec->hidden;
+  result->y = zeroed(count, sizeof(double));
+  result->dx = zeroed(count, sizeof(double));
+  result->dWeights = zeroed(spec->numTokens[rank] * spec->topk, sizeof(double));
+  result->dw1 = zeroed(spec->numExperts, sizeof *result->dw1);
+  result->dw2 = zeroed(spec->numExperts, sizeof *result->dw2);
+  for (int32_t e = 0; e < spec->numExperts; e++) {
+    if (oracle->homes[e] != rank) continue;
+    result->dw1[e] = zeroed(fc1Rows(spec) * spec->hidden, sizeof(double));
+    result->dw2[e] = zeroed(spec->hidden * spec->ffn, sizeof(double));
+  }
+  struct pairState s = {zeroed(2 * spec->ffn, 8), zeroed(spec->ffn, 8),
+                        zeroed(spec->ffn, 8), zeroed(2 * spec->ffn, 8)};
+  for (int source = 0; source < spec->numRanks; source++)
+    for (int64_t p = 0; p < spec->numTokens[source] * spec->topk; p++)
+      computePair(oracle, rank, source, p, kept[source], &s, result);
+  free(s.fc1);
+  free(s.phi);
+  free(s.gPhi);
+  free(s.dFc1);
+  return result;
+}
+
+double oracleScore(const struct oracle *oracle, int rank, int64_t pair) {
+  const struct oracleCase *spec = &oracle->spec;
+  const struct oracleRank *data = &oracle->ranks[rank];
+  int64_t row = pair / spec->topk * spec->hidden;
+  double norm1 = 0;
+  double norm2 = 0;
+  for (int64_t h = 0; h < spec->hidden; h++) {
+    norm1 += fabs((double)data->gf[row + h]);
+    norm2 += (double)data->gf[row + h] * data->gf[row + h];
+  }
+  if (spec->backward.metric == lrmoeMetricGrad1) return norm1;
+  if (spec->backward.metric == lrmoeMetricGrad2) return sqrt(norm2);
+  if (spec->backward.metric != lrmoeMetricLrm) return 0;
+  struct pairState s = {zeroed(2 * spec->ffn, 8), zeroed(spec->ffn, 8), NULL,
+                        NULL};
+  pairForward(spec, &oracle->experts[data->topkIdx[pair]], data->xf + row, &s);
+  double phi = 0;
+  for (int64_t f = 0; f < spec->ffn; f++)
+    phi += s.phi[f] * s.phi[f];
+  free(s.fc1);
+  free(s.phi);
+  return data->weights[pair] * sqrt(norm2) * sqrt(phi);
+}
+
+void oracleResultFree(const struct oracle *oracle,
+                      struct oracleResult *result) {
+  for (int32_t e = 0; e < oracle->spec.numExperts; e++) {
+    free(result->dw1[e]);
+    free(result->dw2[e]);
+  }
+  free(result->dw1);
+  free(result->dw2);
+  free(result->y);
+  free(result->dx);
+  free(result->dWeights);
+  free(result);
+}
+
+/* Quadratic on purpose: the rank of a key, counted. */
+void oracleSelect(int64_t numPairs, const uint32_t *keys, int64_t quota,
+                  uint8_t *kept) {
+  for (int64_t i = 0; i < numPairs; i++) {
+    int64_t better = 0;
+    for (int64_t j = 0; j < numPairs; j++)
+      better += keys[j] > keys[i] || (keys[j] == keys[i] && j < i);
+    kept[i] = better < quota;
+  }
+}
+
+static int64_t pick(uint64_t seed, uint64_t stream, int64_t low, int64_t high) {
+  return low +
+         (int64_t)(oracleUniform(seed, stream, 7) * (double)(high - low + 1));
+}
+
+struct oracleCase oracleRandomCase(uint64_t seed) {
+  static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
+                                          lrmoeFloat32};
+  static const int64_t retains[] = {0, 100000, 500000, 700000, 999999, 1000000};
+  struct oracleCase c = {.seed = seed, .hotExpert = -1, .unusedExpert = -1};
+  c.numRanks = (int)pick(seed, 20, 1, 6);
+  for (int r = 0; r < c.numRanks; r++)
+    c.numTokens[r] = pick(seed, 30 + (uint64_t)r, 0, 24);
+  c.numExperts = (int32_t)pick(seed, 21, 1, 12);
+  c.topk = (int32_t)pick(seed, 22, 1, c.numExperts < 6 ? c.numExperts : 6);
+  c.hidden = 8 * pick(seed, 23, 1, 6);
+  c.ffn = 8 * pick(seed, 24, 1, 4);
+  c.type = types[pick(seed, 25, 0, 2)];
+  c.activation = (lrmoeActivation_t)pick(seed, 26, 0, 1);
+  c.retainPpm = retains[pick(seed, 27, 0, 5)];
+  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  c.backward.metric = (lrmoeMetric_t)pick(seed, 28, 0, 4);
+  c.backward.scope = (lrmoeScope_t)(pick(seed, 29, 0, 3) == 0);
+  c.backward.wire = (lrmoeWire_t)pick(seed, 40, 0, 2);
+  c.backward.seed = seed;
+  c.isFused = (int)pick(seed, 41, 0, 1);
+  c.noneShare = 0.3 * (double)pick(seed, 42, 0, 1);
+  c.isHomesMixed = (int)pick(seed, 43, 0, 1);
+  return c;
+}

@@ -1,0 +1,90 @@
+/* The oracle: a whole layer, all ranks, in one process and in double.
+ *
+ * It knows nothing of routes, windows or messages: it walks over (rank, token,
+ * slot), computes every pair densely, and masks the backward with kept flags.
+ * Inputs come from a seed, so that every rank can make every rank's. */
+#ifndef LRMOE_TESTS_ORACLE_H
+#define LRMOE_TESTS_ORACLE_H
+
+#include "lrmoe.h"
+
+enum {
+  oracleMaxRanks = 16
+};
+
+struct oracleCase {
+  uint64_t seed;
+  int numRanks;
+  int64_t numTokens[oracleMaxRanks];
+  int32_t numExperts;
+  int32_t topk;
+  int64_t hidden;
+  int64_t ffn;
+  lrmoeDataType_t type;
+  lrmoeActivation_t activation;
+  int64_t retainPpm;
+  lrmoeBackwardConfig_t backward;
+  int isFused;
+  int hotExpert;      /* -1, or all tokens choose it in slot 0 */
+  int unusedExpert;   /* -1, or nobody chooses it */
+  double noneShare;   /* of slots that are -1 */
+  double equalScores; /* 1: all g rows and weights are the same */
+  int numPoison;      /* tokens per rank whose g is Inf or NaN */
+  int isHomesMixed;   /* homes not contiguous */
+};
+
+/* The data of one rank. */
+struct oracleRank {
+  int64_t *topkIdx; /* [T, k] */
+  float *weights;   /* [T, k] */
+  void *x;          /* [T, H] in the case's type */
+  void *g;
+  float *xf; /* the same, as fp32 */
+  float *gf;
+};
+
+struct oracleWeights { /* of one expert */
+  void *w1;
+  void *w2;
+  float *w1f;
+  float *w2f;
+};
+
+struct oracle {
+  struct oracleCase spec;
+  struct oracleRank *ranks;      /* [G] */
+  struct oracleWeights *experts; /* [E] */
+  int32_t *homes;                /* [E] */
+};
+
+struct oracle *oracleMake(const struct oracleCase *spec);
+void oracleFree(struct oracle *oracle);
+
+/* Results for one rank's tokens and one rank's experts. */
+struct oracleResult {
+  double *y;        /* [T, H] */
+  double *dx;       /* [T, H] */
+  double *dWeights; /* [T, k] */
+  double **dw1;     /* [E], NULL where the home is elsewhere */
+  double **dw2;
+};
+
+/* kept[r] = flags [T, k] of rank r. */
+struct oracleResult *oracleCompute(const struct oracle *oracle, int rank,
+                                   uint8_t *const *kept);
+void oracleResultFree(const struct oracle *oracle, struct oracleResult *result);
+
+/* The score that the case's metric gives a pair, in double; random: 0. */
+double oracleScore(const struct oracle *oracle, int rank, int64_t pair);
+
+/* Pairs that a stable selection keeps: keys [n] listed in ascending pair id. */
+void oracleSelect(int64_t numPairs, const uint32_t *keys, int64_t quota,
+                  uint8_t *kept);
+
+/* Uniform in [0, 1), from (seed, stream, index). */
+double oracleUniform(uint64_t seed, uint64_t stream, uint64_t index);
+
+/* A random case of small shape. */
+struct oracleCase oracleRandomCase(uint64_t seed);
+
+#endif
