@@ -4,7 +4,10 @@
 #include "base/config.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/param.h"
 #include "collectives/step.h"
+
+#include <stdatomic.h>
 
 static lrmoeResult_t checkConfig(const lrmoeLayerConfig_t *config) {
   LRMOE_REQUIRE(config->hidden > 0 && config->hidden % 8 == 0,
@@ -48,12 +51,14 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
   layer->maxSteps = config->maxSteps;
   layer->type = config->dtype;
   layer->activation = config->activation;
+  layer->gatherRanks = lrmoeParamGet(lrmoeParamGatherRanks);
   layer->rowBytes = config->hidden * (int64_t)lrmoeTypeBytes(config->dtype);
   const int64_t agreed[] = {config->hidden,
                             config->ffn,
                             config->maxTokens,
                             config->topk,
                             config->maxSteps,
+                            layer->gatherRanks,
                             (int64_t)config->dtype,
                             (int64_t)config->activation,
                             (int64_t)config->convention,
@@ -161,6 +166,14 @@ static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
   return makeRegions(layer, maxLocal);
 }
 
+/* The approximation is never silent: once a process. */
+static void sayRouterGradient(void) {
+  static atomic_flag isSaid = ATOMIC_FLAG_INIT;
+  if (!atomic_flag_test_and_set(&isSaid))
+    lrmoeLog(lrmoeLogWarn,
+             "router gradient `kept`: d(alpha) of dropped pairs is zero");
+}
+
 lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
                                const lrmoeLayerConfig_t *config,
                                lrmoeLayer_t *layer) {
@@ -182,9 +195,7 @@ lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
     freeLayer(made);
     return result;
   }
-  if (comm->rank == 0)
-    lrmoeLog(lrmoeLogInfo,
-             "router gradient `kept`: d(alpha) of dropped pairs is zero");
+  if (comm->rank == 0) sayRouterGradient();
   comm->numLayers++;
   *layer = made;
   return lrmoeSuccess;

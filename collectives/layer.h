@@ -28,7 +28,8 @@ struct lrmoeLayer {
   int32_t maxSteps;
   lrmoeDataType_t type;
   lrmoeActivation_t activation;
-  uint64_t hash; /* of config and planner: ranks compare it in round F0 */
+  int64_t gatherRanks; /* LRMOE_GATHER_RANKS when the layer was made */
+  uint64_t hash;       /* of config and planner: ranks compare it in round F0 */
 
   int32_t *localExperts; /* [numLocal] home is here, ascending */
   int32_t numLocal;

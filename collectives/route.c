@@ -94,6 +94,10 @@ static void sumSources(struct lrmoeStep *step) {
   }
 }
 
+static int64_t clamp(int64_t value, int64_t most) {
+  return value < 0 ? 0 : value > most ? most : value;
+}
+
 struct lrmoeRange lrmoeRouteRange(const struct lrmoeStep *step, int32_t source,
                                   int32_t expert, int32_t instance) {
   const struct lrmoePlan *plan = step->plan;
@@ -104,9 +108,7 @@ struct lrmoeRange lrmoeRouteRange(const struct lrmoeStep *step, int32_t source,
   for (int32_t i = plan->instanceOffsets[expert]; i < instance; i++)
     first += plan->forwardPairs[i];
   int64_t last = first + plan->forwardPairs[instance];
-  struct lrmoeRange range = {first > 0 ? first : 0,
-                             last < count ? last : count};
-  if (range.high < range.low) range.high = range.low;
+  struct lrmoeRange range = {clamp(first, count), clamp(last, count)};
   return range;
 }
 

@@ -12,7 +12,6 @@
 
 #include "base/config.h"
 #include "base/hash.h"
-#include "base/param.h"
 #include "collectives/score.h"
 
 #include <string.h>
@@ -121,7 +120,7 @@ static lrmoeResult_t selectPairs(struct lrmoeStep *step, const void *g) {
   }
   LRMOE_CHECK(lrmoeScorePairs(step, g));
   lrmoeMeterAdd(&step->meter, step->numPairs * (int64_t)sizeof(uint32_t));
-  if (step->layer->comm->numRanks > lrmoeParamGet(lrmoeParamGatherRanks) &&
+  if (step->layer->comm->numRanks > step->layer->gatherRanks &&
       canAskHomes(step))
     return lrmoeSelectHome(step);
   return lrmoeSelectGather(step);

@@ -4,8 +4,8 @@
  * these have the same bits everywhere.  With e = exp(-|z|) nothing overflows or
  * cancels:
  *   sigmoid(z) = 1 / (1 + e) for z >= 0, e / (1 + e) for z < 0.
- * Its error is below 2 units in the last place over the whole range, subnormal
- * results included; that of the complement below 3. */
+ * Errors are below 3 units in the last place over the whole range, subnormal
+ * results included. */
 #ifndef LRMOE_KERNELS_CPU_MATH_H
 #define LRMOE_KERNELS_CPU_MATH_H
 

@@ -1,8 +1,9 @@
 /* Loading of GEMM modules: see gemm.h.
  *
- * A module is looked for in LRMOE_GEMM_PATH and nowhere else; if that is unset beside the object that this
- * code is in (liblrmoe.so), then where the dynamic loader looks.  It is opened
- * with local symbols, so that its BLAS cannot take the place of the host's. */
+ * A module is looked for in LRMOE_GEMM_PATH and nowhere else; if that is
+ * unset, beside the object that this code is in (liblrmoe.so), then where the
+ * dynamic loader looks.  It is opened with local symbols, so that its BLAS
+ * cannot take the place of the host's. */
 #include "kernels/gemm.h"
 
 #include "base/log.h"
@@ -137,6 +138,8 @@ static lrmoeResult_t loadLocked(const char *name,
   }
   registry.loaded[registry.numLoaded++] = found;
   lrmoeLog(lrmoeLogInfo, "GEMM module %s: %s", name, found->describe());
+  if (found->warning)
+    lrmoeLog(lrmoeLogWarn, "GEMM module %s: %s", name, found->warning);
   *module = found;
   return lrmoeSuccess;
 }

@@ -36,6 +36,8 @@ struct lrmoeGemmModule {
   lrmoeResult_t (*multiply)(const struct lrmoeGemm *gemm);
   /* For logs: library, version, kernel. */
   const char *(*describe)(void);
+  /* NULL, or what the user should know; logged once, as a warning. */
+  const char *warning;
 };
 
 /* Every module exports this function. */

@@ -191,6 +191,18 @@ static const struct lrmoeGemmModule onednnModule = {
     .describe = describe,
 };
 
+/* A first product, so that oneDNN sets itself up here (some 10 ms) and not in
+ * a step, nor in two threads at once. */
+static lrmoeResult_t warmUp(void) {
+  const float two = 2;
+  float product = 0;
+  const struct lrmoeGemm gemm = {
+      1, 1, 1, &two, &two, &product, 1, 1, 1, lrmoeFloat32, 0, 0, 0};
+  lrmoeResult_t result = multiply(&gemm);
+  if (result != lrmoeSuccess) return result;
+  return product == two * two ? lrmoeSuccess : lrmoeInternalError;
+}
+
 lrmoeResult_t lrmoeGemmModuleGet(int numThreads,
                                  const struct lrmoeGemmModule **module);
 
@@ -211,6 +223,8 @@ lrmoeGemmModuleGet(int numThreads, const struct lrmoeGemmModule **module) {
            "oneDNN %d.%d.%d, bf16 rows as %s, %d threads", version->major,
            version->minor, version->patch, state.hasBf16 ? "bf16" : "fp32",
            numThreads);
+  lrmoeResult_t result = warmUp();
+  if (result != lrmoeSuccess) return result;
   *module = &onednnModule;
   return lrmoeSuccess;
 }

@@ -11,9 +11,12 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define OPENBLAS_SONAME "libopenblas.so.0"
+
+static const char coreVariable[] = "OPENBLAS_CORETYPE";
 
 /* Typed by the header, so that a change of prototype does not compile. */
 static struct {
@@ -21,6 +24,7 @@ static struct {
   __typeof__(&openblas_set_num_threads) setNumThreads;
   __typeof__(&openblas_get_num_threads) getNumThreads;
   __typeof__(&openblas_get_config) getConfig;
+  __typeof__(&openblas_get_corename) getCoreName;
 } blas;
 
 static char description[256];
@@ -62,7 +66,48 @@ static lrmoeResult_t multiply(const struct lrmoeGemm *gemm) {
   return lrmoeSuccess;
 }
 
-static const struct lrmoeGemmModule openblasModule = {
+/* The kernels that OpenBLAS is to use, where it would have to know the model of
+ * an Intel CPU: by what the CPU can do.  NULL: let it choose. */
+static const char *coreByFeatures(void) {
+#ifdef __x86_64__
+  __builtin_cpu_init();
+  if (!__builtin_cpu_is("intel")) return NULL;
+  if (__builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return "SkylakeX";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return "Haswell";
+#endif
+  return NULL;
+}
+
+/* Opens OpenBLAS for this process.  It reads OPENBLAS_CORETYPE while it is
+ * loaded, and only then; the user's own setting stands. */
+static void *openOurs(void) {
+  const char *core = getenv(coreVariable) ? NULL : coreByFeatures();
+  if (core) setenv(coreVariable, core, 1);
+  void *handle = dlopen(OPENBLAS_SONAME, RTLD_NOW | RTLD_LOCAL);
+  if (core) unsetenv(coreVariable);
+  return handle;
+}
+
+/* OpenBLAS before 0.3.25 runs the kernels of the Pentium 4 on an Intel CPU
+ * that it does not know (OpenBLAS issue 4267). */
+static int coreIsUnknown(void) {
+#ifdef __x86_64__
+  return !strcmp(blas.getCoreName(), "Prescott") &&
+         __builtin_cpu_supports("avx2");
+#else
+  return 0;
+#endif
+}
+
+static const char unknownCore[] =
+    "OpenBLAS does not know this CPU and uses kernels without AVX, several "
+    "times too slow: set OPENBLAS_CORETYPE=Haswell (or SkylakeX, with "
+    "AVX-512), or choose the GEMM onednn";
+
+static struct lrmoeGemmModule openblasModule = {
     .abi = LRMOE_GEMM_ABI,
     .name = "openblas",
     .operandType = operandType,
@@ -82,12 +127,13 @@ __attribute__((visibility("default"))) lrmoeResult_t
 lrmoeGemmModuleGet(int numThreads, const struct lrmoeGemmModule **module) {
   void *handle = dlopen(OPENBLAS_SONAME, RTLD_NOW | RTLD_NOLOAD);
   int isOurs = !handle;
-  if (isOurs) handle = dlopen(OPENBLAS_SONAME, RTLD_NOW | RTLD_LOCAL);
+  if (isOurs) handle = openOurs();
   if (!handle) return lrmoeNotInstalled;
   if (!FIND(handle, "cblas_sgemm", blas.sgemm) ||
       !FIND(handle, "openblas_set_num_threads", blas.setNumThreads) ||
       !FIND(handle, "openblas_get_num_threads", blas.getNumThreads) ||
-      !FIND(handle, "openblas_get_config", blas.getConfig)) {
+      !FIND(handle, "openblas_get_config", blas.getConfig) ||
+      !FIND(handle, "openblas_get_corename", blas.getCoreName)) {
     dlclose(handle);
     return lrmoeNotInstalled;
   }
@@ -95,6 +141,7 @@ lrmoeGemmModuleGet(int numThreads, const struct lrmoeGemmModule **module) {
   snprintf(description, sizeof description, "%s, %d threads%s",
            blas.getConfig(), blas.getNumThreads(),
            isOurs ? "" : " (the host's setting)");
+  if (coreIsUnknown()) openblasModule.warning = unknownCore;
   *module = &openblasModule;
   return lrmoeSuccess;
 }

@@ -63,6 +63,14 @@ static void sumAbs(const struct lrmoeRows *rows, int64_t numRows, float *out) {
 
 static void convertRow(lrmoeDataType_t inType, const void *in,
                        lrmoeDataType_t outType, void *out, int64_t width) {
+  if (outType == lrmoeFloat32) {
+    loadBlock(inType, in, width, out);
+    return;
+  }
+  if (inType == lrmoeFloat32) {
+    storeBlock(outType, in, width, out);
+    return;
+  }
   float block[blockElements];
   for (int64_t j = 0; j < width; j += blockElements) {
     int64_t n = width - j < blockElements ? width - j : blockElements;

@@ -21,7 +21,7 @@ void lrmoeScoreLrm(int64_t numPairs, const float *weights, const int64_t *token,
 
 /* kept[i] = 1 for the `quota` largest of keys[0 .. numPairs), else 0; ties to
  * the lower i.  0 <= quota <= numPairs.  O(numPairs), independent of quota:
- * radix histograms (11, 11, 10 bits) find the threshold. */
+ * radix histograms find the threshold. */
 void lrmoeSelectTop(int64_t numPairs, const uint32_t *keys, int64_t quota,
                     uint8_t *kept);
 

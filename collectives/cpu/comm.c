@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-lrmoeResult_t lrmoeCommUsable(const struct ncclComm *comm) {
+lrmoeResult_t lrmoeCommUsable(struct ncclComm *comm) {
   LRMOE_REQUIRE(comm, "the communicator is NULL");
   if (comm->forkGeneration != lrmoeForkGeneration())
     return LRMOE_FAIL(lrmoeInvalidUsage,
@@ -104,9 +104,9 @@ lrmoeResult_t lrmoeCommMakeId(lrmoeUniqueId *id) {
 /* ---- Leaving ---- */
 
 /* Says good-bye and waits until everybody has: then no rank can still read
- * this rank's memory through a window, nor miss it. */
+ * this rank's memory through a window, nor miss it.  A failure that the caller
+ * knows of is not told again. */
 static lrmoeResult_t farewell(struct ncclComm *comm) {
-  int wasBroken = lrmoeFailureResult(comm) != lrmoeSuccess;
   comm->isLeaving = 1;
   comm->isDone = 0;
   comm->nextInGroup = NULL;
@@ -118,15 +118,15 @@ static lrmoeResult_t farewell(struct ncclComm *comm) {
   atomic_store(&comm->seat->state, lrmoeSeatLeaving);
   for (int rank = 0; rank < comm->numRanks; rank++)
     lrmoeBellRing(comm, rank);
-  if (wasBroken) return lrmoeSuccess; /* the caller has been told already */
+  if (atomic_load(&comm->isTold)) return lrmoeSuccess;
   struct lrmoeWait wait = {0};
   while (lrmoeLivenessAwaited(comm) >= 0 && !comm->isForsaken &&
          lrmoeFailureResult(comm) == lrmoeSuccess)
     lrmoeWaitIdle(&wait, comm);
   lrmoeWaitReset(&wait, comm);
+  LRMOE_CHECK(lrmoeFailureCheck(comm));
   int awaited = lrmoeLivenessAwaited(comm);
   if (awaited < 0) return lrmoeSuccess;
-  LRMOE_CHECK(lrmoeFailureCheck(comm));
   return LRMOE_FAIL(lrmoeRemoteError,
                     "rank %d has not destroyed its communicator within %lld ms",
                     awaited, (long long)comm->timeoutMs);
@@ -152,6 +152,7 @@ lrmoeResult_t lrmoeCommBreakOff(struct ncclComm *comm) {
     return lrmoeCommUsable(comm);
   struct lrmoeFailure failure = {lrmoeFailureAborted, comm->rank, comm->rank};
   lrmoeFailureSet(comm, failure);
+  atomic_store(&comm->isTold, 1);
   return lrmoeSuccess;
 }
 

@@ -104,8 +104,9 @@ struct ncclComm {
   int64_t tickNs;     /* when peers were last looked at */
   int nextChecked;
   int isLeaving;
-  int isForsaken; /* left before the others did */
-  int suspect;    /* a peer that seems gone, -1: none */
+  atomic_int isTold; /* the caller knows that comm is broken */
+  int isForsaken;    /* left before the others did */
+  int suspect;       /* a peer that seems gone, -1: none */
 
   struct ncclWindow_vidmem *windows;
 };
@@ -114,7 +115,7 @@ struct ncclWindow_vidmem;
 
 /* lrmoeSuccess if comm may be used: it was made by this process and is
  * whole. */
-lrmoeResult_t lrmoeCommUsable(const struct ncclComm *comm);
+lrmoeResult_t lrmoeCommUsable(struct ncclComm *comm);
 
 /* Behind the table's getUniqueId, commDestroy, commAbort and
  * commGetAsyncError. */

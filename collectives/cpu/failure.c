@@ -97,11 +97,12 @@ static lrmoeResult_t failTimeout(const struct ncclComm *comm,
                     failure.other, failure.culprit, failure.other, ms);
 }
 
-lrmoeResult_t lrmoeFailureCheck(const struct ncclComm *comm) {
+lrmoeResult_t lrmoeFailureCheck(struct ncclComm *comm) {
   uint64_t word = atomic_load(&comm->segment->failure);
   if (!word) return lrmoeSuccess;
   struct lrmoeFailure failure = decode(word);
   lrmoeResult_t result = resultOf(comm, word);
+  atomic_store(&comm->isTold, 1);
   switch (failure.kind) {
   case lrmoeFailureDied:
     return LRMOE_FAIL(result, "rank %d has died", failure.culprit);

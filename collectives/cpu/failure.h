@@ -34,7 +34,7 @@ void lrmoeFailureSet(struct ncclComm *comm, struct lrmoeFailure failure);
 
 /* lrmoeSuccess while comm is whole; otherwise records and returns what broke
  * it, from this rank's point of view.  The same at every call. */
-lrmoeResult_t lrmoeFailureCheck(const struct ncclComm *comm);
+lrmoeResult_t lrmoeFailureCheck(struct ncclComm *comm);
 
 /* As lrmoeFailureCheck, without recording a message. */
 lrmoeResult_t lrmoeFailureResult(const struct ncclComm *comm);

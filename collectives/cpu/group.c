@@ -213,7 +213,7 @@ static lrmoeResult_t addCall(struct ncclComm *comm,
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t checkCall(const struct ncclComm *comm,
+static lrmoeResult_t checkCall(struct ncclComm *comm,
                                const struct lrmoeCall *call) {
   LRMOE_CHECK(lrmoeCommUsable(comm));
   size_t elementBytes = lrmoeTypeBytes(call->type);

@@ -17,8 +17,11 @@
 #endif
 #endif
 
+int testRankQuiet;
+
 void testRankComplain(const struct testRank *self, const char *file, int line,
                       const char *what, lrmoeResult_t result) {
+  if (testRankQuiet) return;
   fprintf(stderr, "%s:%d: rank %d of %d: %s", file, line, self->rank,
           self->numRanks, what);
   if (result != lrmoeSuccess)

@@ -37,6 +37,9 @@ typedef int (*testRankBody)(const struct testRank *rank);
 void testRankComplain(const struct testRank *self, const char *file, int line,
                       const char *what, lrmoeResult_t result);
 
+/* Set before ranks start: complaints are expected and not printed. */
+extern int testRankQuiet;
+
 /* Runs body on numRanks ranks and returns how many failed (non-zero return,
  * signal).  testRanksRun forks, or makes threads in a TSan build;
  * testRanksFork always forks and gives the pids, for tests that kill. */

@@ -1,7 +1,7 @@
 /* Saved plans: round trip, and no damage passes. */
 #include "base/alloc.h"
-#include "base/hash.h"
 #include "planner/checks.h"
+#include "planner/forge.h"
 #include "planner/plan.h"
 #include "support/suite.h"
 
@@ -110,21 +110,6 @@ START_TEST(everyFlippedBitIsRefused) {
 }
 END_TEST
 
-/* As save.c writes it, to forge data whose check sum is right. */
-enum {
-  sumOffset = 8,
-  summedOffset = 16,
-  headerBytes = 56
-};
-
-static void forgeSum(char *saved, size_t bytes) {
-  uint64_t magic, sum;
-  memcpy(&magic, saved, sizeof magic);
-  sum = lrmoeHash(magic, saved + summedOffset, headerBytes - summedOffset);
-  sum = lrmoeHash(sum, saved + headerBytes, bytes - headerBytes);
-  memcpy(saved + sumOffset, &sum, sizeof sum);
-}
-
 /* The check sum is no secret: with it forged, random words must still give an
  * error, or a plan that keeps every invariant. */
 START_TEST(forgedDataNeverBreaksInvariants) {
@@ -164,7 +149,7 @@ START_TEST(forgedSumOfWholeDataIsTheSum) {
   lrmoePlan_t plan = somePlan(3, 4, 5), loaded = NULL;
   size_t bytes;
   char *saved = save(plan, &bytes);
-  memset(saved + sumOffset, 0, sizeof(uint64_t));
+  memset(saved + forgeSumOffset, 0, sizeof(uint64_t));
   ASSERT_RESULT(loadCopy(saved, bytes, &loaded), lrmoeCorrupt);
   forgeSum(saved, bytes);
   ASSERT_OK(loadCopy(saved, bytes, &loaded));

@@ -153,7 +153,7 @@ START_TEST(errorsAreLoggedAtLevelTwo) {
   lrmoeResult_t result = LRMOE_FAIL(lrmoeCorrupt, "row 3");
   captureEnd(&capture, text, sizeof text);
   ck_assert_int_eq(result, lrmoeCorrupt);
-  ck_assert_ptr_nonnull(strstr(text, ": test_base.c:"));
+  ck_assert_ptr_nonnull(strstr(text, ": result_test.c:"));
   ck_assert_ptr_nonnull(strstr(text, "corrupt data: row 3\n"));
 }
 END_TEST
@@ -240,8 +240,8 @@ START_TEST(buffersOnlyGrow) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("base");
-  TCase *tcase = tcase_create("base");
+  Suite *suite = suite_create("result");
+  TCase *tcase = tcase_create("result");
   tcase_add_test(tcase, everyResultHasItsName);
   tcase_add_test(tcase, versionIsTheHeaders);
   tcase_add_test(tcase, macrosPassErrorsOn);

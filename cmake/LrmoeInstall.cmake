@@ -1,0 +1,49 @@
+# What is installed: the library, its header, what builds against it need, the
+# programs, and the documents.
+
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lrmoe)
+
+install(TARGETS lrmoe EXPORT lrmoe-targets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/include/lrmoe.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+# find_package(lrmoe) -> lrmoe::lrmoe
+install(EXPORT lrmoe-targets NAMESPACE lrmoe:: DESTINATION ${package_dir})
+configure_package_config_file(
+  ${CMAKE_CURRENT_LIST_DIR}/lrmoe-config.cmake.in
+  ${PROJECT_BINARY_DIR}/lrmoe-config.cmake
+  INSTALL_DESTINATION ${package_dir})
+# Until 1.0 a minor release may break programs, as its SONAME then says.
+write_basic_package_version_file(
+  ${PROJECT_BINARY_DIR}/lrmoe-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/lrmoe-config.cmake
+              ${PROJECT_BINARY_DIR}/lrmoe-config-version.cmake
+        DESTINATION ${package_dir})
+
+# pkg-config lrmoe; its prefix is relative to the file, so it can be moved.
+file(RELATIVE_PATH LRMOE_PC_TO_PREFIX
+     ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" LRMOE_PC_TO_PREFIX "${LRMOE_PC_TO_PREFIX}")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/lrmoe.pc.in
+               ${PROJECT_BINARY_DIR}/lrmoe.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/lrmoe.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# Programs find the library beside themselves, wherever the prefix is moved.
+get_property(programs GLOBAL PROPERTY LRMOE_PROGRAMS)
+file(RELATIVE_PATH to_lib ${CMAKE_INSTALL_FULL_BINDIR}
+     ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(${programs} PROPERTIES
+  INSTALL_RPATH "$ORIGIN/${to_lib}")
+install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+foreach(document README.md CHANGELOG.md LICENSE NOTICE)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${document})
+    install(FILES ${PROJECT_SOURCE_DIR}/${document}
+            DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  endif()
+endforeach()

@@ -1,0 +1,142 @@
+/* Faults: the n-th allocation or transport call fails on one rank, for every n;
+ * a rank is killed.  The rank itself and its peers get an error, nobody hangs,
+ * nothing leaks (the sanitized build looks for leaks). */
+#include "base/alloc.h"
+#include "collectives/transport.h"
+#include "driver.h"
+#include "support/suite.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  statusRight = 0,
+  statusWrong = 1,
+  statusFailed = 3
+};
+
+struct sweep {
+  struct oracleCase spec;
+  int64_t (*failAt)(int64_t n);
+  int64_t n;
+};
+
+static struct oracleCase tinyCase(void) {
+  struct oracleCase c = oracleRandomCase(8);
+  c.numRanks = 2;
+  c.numTokens[0] = 4;
+  c.numTokens[1] = 5;
+  c.numExperts = 3;
+  c.topk = 2;
+  c.hidden = 8;
+  c.ffn = 8;
+  c.retainPpm = 500000;
+  c.isFused = 0;
+  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  return c;
+}
+
+static int runCase(struct driver *d, const struct testRank *self,
+                   const struct sweep *sweep) {
+  const struct oracleCase *spec = &sweep->spec;
+  if (self->rank == 1) sweep->failAt(sweep->n);
+  int failed = driverOpen(d, self, spec) || driverForward(d) ||
+               driverBackward(d, &spec->backward, 0) ||
+               driverBackward(d, &spec->backward, 1);
+  if (self->rank == 1) sweep->failAt(0);
+  return failed;
+}
+
+/* statusFailed: an error, as it should be; results of good calls are right. */
+static int sweepRank(const struct testRank *self) {
+  struct sweep *sweep = self->user;
+  struct driver d;
+  int failed = runCase(&d, self, sweep);
+  int isWrong = !failed && (driverCheckSelection(&d) || driverCheckResults(&d));
+  if (failed && d.comm) lrmoeCommAbort(d.comm);
+  driverClose(&d);
+  if (isWrong && self->rank == 1) return statusWrong;
+  return failed || isWrong ? statusFailed : statusRight;
+}
+
+/* Raises n until the fault is never reached; then both ranks were right. */
+static void sweepFaults(int64_t (*failAt)(int64_t n), int64_t atLeast) {
+  struct sweep sweep = {tinyCase(), failAt, 1};
+  int status[2] = {statusFailed, statusFailed};
+  testRankQuiet = 1;
+  /* A rank that fails before it joins is missed only after the time-out. */
+  setenv("LRMOE_TIMEOUT_MS", "3000", 1);
+  for (; status[1] != statusRight && sweep.n < 100000; sweep.n++) {
+    int pids[2];
+    testRanksFork(2, sweepRank, &sweep, pids);
+    for (int r = 0; r < 2; r++) {
+      status[r] = testRankWait(pids[r]);
+      ck_assert_msg(status[r] == statusRight || status[r] == statusFailed,
+                    "fault %lld: rank %d ended with %d", (long long)sweep.n, r,
+                    status[r]);
+    }
+  }
+  testRankQuiet = 0;
+  ck_assert_int_eq(status[0], statusRight);
+  ck_assert_int_gt(sweep.n, atLeast);
+}
+
+START_TEST(everyAllocation) {
+  sweepFaults(lrmoeAllocFailAt, 40);
+}
+END_TEST
+
+START_TEST(everyTransportCall) {
+  sweepFaults(lrmoeCpuFailAt, 20);
+}
+END_TEST
+
+/* Backward for ever; an error ends it. */
+static int runForever(const struct testRank *self) {
+  const struct oracleCase *spec = self->user;
+  struct driver d;
+  int failed = driverOpen(&d, self, spec) || driverForward(&d);
+  for (int i = 0; !failed; i++)
+    failed = driverBackward(&d, &spec->backward, i % 2);
+  lrmoeResult_t error = lrmoeSuccess;
+  lrmoeCommGetAsyncError(d.comm, &error);
+  driverClose(&d);
+  return error == lrmoeRemoteError ? statusFailed : statusWrong;
+}
+
+START_TEST(rankKilledInBackward) {
+  struct oracleCase spec = tinyCase();
+  spec.numRanks = 4;
+  spec.numTokens[2] = 3;
+  spec.numTokens[3] = 6;
+  testRankQuiet = 1;
+  for (int i = 0; i < 5; i++) {
+    int pids[4];
+    testRanksFork(4, runForever, &spec, pids);
+    usleep((useconds_t)(100000 + 7000 * i));
+    kill(pids[i % 4], SIGKILL);
+    for (int r = 0; r < 4; r++) {
+      int status = testRankWait(pids[r]);
+      ck_assert_int_eq(status, r == i % 4 ? 128 + SIGKILL : statusFailed);
+    }
+  }
+  testRankQuiet = 0;
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("fault");
+#if !defined(__SANITIZE_THREAD__)
+  const TTest *const tests[] = {everyAllocation, everyTransportCall,
+                                rankKilledInBackward};
+  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+    TCase *group = tcase_create(tests[i]->name);
+    tcase_set_timeout(group, 500);
+    tcase_add_test(group, tests[i]);
+    suite_add_tcase(suite, group);
+  }
+#endif
+  return suiteRun(suite);
+}

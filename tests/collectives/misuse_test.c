@@ -1,0 +1,336 @@
+/* Calls out of order, ranks that disagree, wrong values: an error that names
+ * the cause, on every rank, and never a hang. */
+#include "collectives/step.h"
+#include "driver.h"
+#include "support/suite.h"
+
+#include <string.h>
+
+static struct oracleCase smallCase(void) {
+  struct oracleCase c = oracleRandomCase(3);
+  c.numRanks = 3;
+  for (int r = 0; r < 3; r++)
+    c.numTokens[r] = 6;
+  c.numExperts = 6;
+  c.topk = 2;
+  c.hidden = 16;
+  c.ffn = 8;
+  c.retainPpm = 500000;
+  c.noneShare = 0;
+  c.isHomesMixed = 0;
+  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  return c;
+}
+
+#define RANK_RESULT(self, call, expected)                        \
+  do {                                                           \
+    lrmoeResult_t was_ = (call);                                 \
+    if (was_ != (expected)) {                                    \
+      testRankComplain((self), __FILE__, __LINE__, #call, was_); \
+      return 1;                                                  \
+    }                                                            \
+  } while (0)
+
+/* Opens a driver, runs `body`, closes. */
+static int withDriver(const struct testRank *self,
+                      int (*body)(struct driver *driver)) {
+  struct driver d;
+  struct oracleCase spec = smallCase();
+  int failed = driverOpen(&d, self, &spec) || body(&d);
+  driverClose(&d);
+  return failed;
+}
+
+static void runRanks(testRankBody body) {
+  ck_assert_int_eq(testRanksRun(3, body, NULL), 0);
+}
+
+/* What rank 1 does wrong in the routing of otherwise right ranks. */
+static int refuseRouting(struct driver *d) {
+  struct oracleRank *mine = &d->oracle->ranks[d->self->rank];
+  int64_t numTokens = d->oracle->spec.numTokens[d->self->rank];
+  int isWrong = d->self->rank == 1;
+  lrmoeStep_t step = NULL;
+  int64_t right = mine->topkIdx[1];
+  const int64_t wrong[] = {mine->topkIdx[0], 6, -2};
+  for (int i = 0; i < 3; i++) {
+    if (isWrong) mine->topkIdx[1] = wrong[i];
+    RANK_RESULT(d->self,
+                lrmoeStepCreate(d->layer, numTokens, mine->topkIdx,
+                                mine->weights, NULL, &step),
+                lrmoeInvalidArgument);
+    RANK_TRUE(d->self, strstr(lrmoeGetLastError(), "rank 1"));
+  }
+  mine->topkIdx[1] = right;
+  RANK_RESULT(d->self,
+              lrmoeStepCreate(d->layer, isWrong ? 7 : numTokens, mine->topkIdx,
+                              mine->weights, NULL, &step),
+              lrmoeInvalidArgument);
+  /* The communicator is whole: the right routing goes through. */
+  return driverForward(d) || driverBackward(d, NULL, 0) ||
+         driverCheckSelection(d) || driverCheckResults(d);
+}
+
+static int refuseRoutingRank(const struct testRank *self) {
+  return withDriver(self, refuseRouting);
+}
+
+START_TEST(routingRefusedByOneRank) {
+  runRanks(refuseRoutingRank);
+}
+END_TEST
+
+static int disagreeOnLayer(struct driver *d) {
+  lrmoeLayerConfig_t config = LRMOE_LAYER_CONFIG_INITIALIZER;
+  config.hidden = 16;
+  config.ffn = d->self->rank == 2 ? 16 : 8;
+  config.maxTokens = 6;
+  config.topk = 2;
+  config.gemm = "reference";
+  lrmoeLayer_t other = NULL;
+  lrmoeStep_t step = NULL;
+  RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &config, &other));
+  lrmoeResult_t got = lrmoeStepCreate(other, 0, NULL, NULL, NULL, &step);
+  int namesRank = strstr(lrmoeGetLastError(), "rank 2") != NULL;
+  RANK_OK(d->self, lrmoeLayerDestroy(other));
+  RANK_TRUE(d->self, got == lrmoeInvalidUsage && namesRank);
+  return 0;
+}
+
+static int disagreeOnLayerRank(const struct testRank *self) {
+  return withDriver(self, disagreeOnLayer);
+}
+
+START_TEST(layersThatDiffer) {
+  runRanks(disagreeOnLayerRank);
+}
+END_TEST
+
+/* Rank 0 plans with another retention: found out before rows move. */
+static int disagreeOnPlan(struct driver *d) {
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
+  config.numExperts = 6;
+  config.retainPpm = d->self->rank == 0 ? 250000 : 500000;
+  lrmoePlanner_t planner = NULL;
+  const int64_t *demand = NULL;
+  RANK_OK(d->self, lrmoePlannerCreate(d->topology, &config, &planner));
+  RANK_OK(d->self, lrmoeStepCreate(d->layer, 6, data->topkIdx, data->weights,
+                                   NULL, &d->step));
+  RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
+  RANK_OK(d->self, lrmoePlanMake(planner, demand, &d->plan));
+  RANK_OK(d->self, lrmoePlannerDestroy(planner));
+  RANK_OK(d->self, lrmoeStepPrepare(d->step, d->plan, NULL));
+  lrmoeResult_t got = lrmoeDispatch(d->step, data->x, NULL);
+  RANK_TRUE(d->self, got == lrmoeInvalidUsage || got == lrmoeRemoteError);
+  return 0;
+}
+
+static int disagreeOnPlanRank(const struct testRank *self) {
+  return withDriver(self, disagreeOnPlan);
+}
+
+START_TEST(plansThatDiffer) {
+  runRanks(disagreeOnPlanRank);
+}
+END_TEST
+
+static int disagreeOnBackward(struct driver *d) {
+  if (driverForward(d)) return 1;
+  lrmoeBackwardConfig_t config = LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  config.wire = d->self->rank == 1 ? lrmoeWirePairwise : lrmoeWireDedup;
+  lrmoeResult_t got =
+      lrmoeSelect(d->step, d->oracle->ranks[d->self->rank].g, &config, NULL);
+  RANK_TRUE(d->self, got == lrmoeInvalidUsage || got == lrmoeRemoteError);
+  return 0;
+}
+
+static int disagreeOnBackwardRank(const struct testRank *self) {
+  return withDriver(self, disagreeOnBackward);
+}
+
+START_TEST(backwardConfigsThatDiffer) {
+  runRanks(disagreeOnBackwardRank);
+}
+END_TEST
+
+/* Every call but the next one is refused, and nothing changes. */
+static int callOutOfOrder(struct driver *d) {
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  const int64_t *demand = NULL;
+  lrmoeHandoff_t handoff = LRMOE_HANDOFF_INITIALIZER;
+  RANK_OK(d->self, lrmoeStepCreate(d->layer, 6, data->topkIdx, data->weights,
+                                   NULL, &d->step));
+  RANK_RESULT(d->self, lrmoeDispatch(d->step, data->x, NULL),
+              lrmoeInvalidUsage);
+  RANK_RESULT(d->self, lrmoeCombine(d->step, d->y, NULL), lrmoeInvalidUsage);
+  RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
+  RANK_OK(d->self, lrmoePlanMake(d->planner, demand, &d->plan));
+  RANK_OK(d->self, lrmoeStepPrepare(d->step, d->plan, NULL));
+  RANK_RESULT(d->self, lrmoeExpertForward(d->step, NULL), lrmoeInvalidUsage);
+  RANK_OK(d->self, lrmoeDispatch(d->step, data->x, NULL));
+  RANK_RESULT(d->self, lrmoeDispatch(d->step, data->x, NULL),
+              lrmoeInvalidUsage);
+  RANK_RESULT(d->self, lrmoeSelect(d->step, data->g, NULL, NULL),
+              lrmoeInvalidUsage);
+  RANK_OK(d->self, lrmoeExpertForward(d->step, NULL));
+  RANK_OK(d->self, lrmoeCombine(d->step, d->y, NULL));
+  RANK_RESULT(d->self, lrmoeReturn(d->step, d->dx, NULL, NULL),
+              lrmoeInvalidUsage);
+  RANK_RESULT(d->self, lrmoeStepGetHandoff(d->step, &handoff),
+              lrmoeInvalidUsage);
+  RANK_OK(d->self, lrmoeSelect(d->step, data->g, NULL, NULL));
+  RANK_RESULT(d->self, lrmoeSelect(d->step, data->g, NULL, NULL),
+              lrmoeInvalidUsage);
+  RANK_RESULT(d->self, lrmoeExpertBackward(d->step, NULL), lrmoeInvalidUsage);
+  RANK_OK(d->self, lrmoeAllToAllCompact(d->step, data->g, NULL));
+  RANK_OK(d->self, lrmoeStepGetHandoff(d->step, &handoff));
+  if (handoff.numPairs)
+    RANK_RESULT(d->self, lrmoeReturn(d->step, d->dx, NULL, NULL),
+                lrmoeInvalidUsage);
+  RANK_OK(d->self, lrmoeExpertBackward(d->step, NULL));
+  RANK_OK(d->self, lrmoeReturn(d->step, d->dx, NULL, NULL));
+  return 0;
+}
+
+static int callOutOfOrderRank(const struct testRank *self) {
+  return withDriver(self, callOutOfOrder);
+}
+
+START_TEST(callsOutOfOrder) {
+  runRanks(callOutOfOrderRank);
+}
+END_TEST
+
+static int useStaleWeights(struct driver *d) {
+  if (driverForward(d)) return 1;
+  RANK_OK(d->self, lrmoeLayerAdvanceVersion(d->layer));
+  RANK_RESULT(
+      d->self,
+      lrmoeSelect(d->step, d->oracle->ranks[d->self->rank].g, NULL, NULL),
+      lrmoeInvalidUsage);
+  return 0;
+}
+
+static int useStaleWeightsRank(const struct testRank *self) {
+  return withDriver(self, useStaleWeights);
+}
+
+START_TEST(weightsChangedSinceForward) {
+  runRanks(useStaleWeightsRank);
+}
+END_TEST
+
+/* maxSteps is 2; handles in use refuse to go; backwards do not interleave. */
+static int crowd(struct driver *d) {
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  struct driver second = *d;
+  if (driverForward(d) || driverForward(&second)) return 1;
+  lrmoeStep_t third = NULL;
+  RANK_RESULT(
+      d->self,
+      lrmoeStepCreate(d->layer, 6, data->topkIdx, data->weights, NULL, &third),
+      lrmoeInvalidUsage);
+  RANK_RESULT(d->self, lrmoeLayerDestroy(d->layer), lrmoeInvalidUsage);
+  RANK_RESULT(d->self, lrmoeCommDestroy(d->comm), lrmoeInvalidUsage);
+  RANK_OK(d->self, lrmoeSelect(d->step, data->g, NULL, NULL));
+  RANK_RESULT(d->self, lrmoeSelect(second.step, data->g, NULL, NULL),
+              lrmoeInvalidUsage);
+  /* Giving up a step frees the layer for the other. */
+  RANK_OK(d->self, lrmoeStepDestroy(d->step));
+  d->step = NULL;
+  RANK_OK(d->self, lrmoeSelect(second.step, data->g, NULL, NULL));
+  RANK_OK(d->self, lrmoeStepDestroy(second.step));
+  RANK_OK(d->self, lrmoePlanDestroy(second.plan));
+  return 0;
+}
+
+static int crowdRank(const struct testRank *self) {
+  return withDriver(self, crowd);
+}
+
+START_TEST(handlesInUse) {
+  runRanks(crowdRank);
+}
+END_TEST
+
+static int giveBadConfigs(struct driver *d) {
+  lrmoeLayer_t layer = NULL;
+  lrmoeLayerConfig_t good = LRMOE_LAYER_CONFIG_INITIALIZER;
+  good.hidden = 16;
+  good.ffn = 8;
+  good.maxTokens = 6;
+  good.topk = 2;
+  good.gemm = "reference";
+  lrmoeLayerConfig_t bad[8] = {good, good, good, good, good, good, good, good};
+  bad[0].hidden = 12;
+  bad[1].ffn = 0;
+  bad[2].maxTokens = 0;
+  bad[3].topk = 65;
+  bad[4].maxSteps = 0;
+  bad[5].dtype = lrmoeInt8;
+  bad[6].activation = (lrmoeActivation_t)9;
+  bad[7].magic = 0;
+  for (int i = 0; i < 8; i++)
+    RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &bad[i], &layer),
+                lrmoeInvalidArgument);
+  good.convention = (lrmoeWeightConvention_t)1;
+  RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &good, &layer),
+              lrmoeUnsupported);
+  RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, NULL, &layer),
+              lrmoeInvalidArgument);
+  return 0;
+}
+
+static int giveBadConfigsRank(const struct testRank *self) {
+  return withDriver(self, giveBadConfigs);
+}
+
+START_TEST(configsOutOfRange) {
+  runRanks(giveBadConfigsRank);
+}
+END_TEST
+
+/* A module that is not there breaks this rank's layer, so all ranks fail. */
+static int missGemm(struct driver *d) {
+  lrmoeLayerConfig_t config = LRMOE_LAYER_CONFIG_INITIALIZER;
+  config.hidden = 16;
+  config.ffn = 8;
+  config.maxTokens = 6;
+  config.topk = 2;
+  config.gemm = d->self->rank == 1 ? "nosuch" : "reference";
+  lrmoeLayer_t layer = NULL;
+  lrmoeResult_t got = lrmoeLayerCreate(d->comm, d->planner, &config, &layer);
+  RANK_TRUE(d->self,
+            got == (d->self->rank == 1 ? lrmoeNotInstalled : lrmoeRemoteError));
+  return 0;
+}
+
+static int missGemmRank(const struct testRank *self) {
+  return withDriver(self, missGemm);
+}
+
+START_TEST(gemmMissingOnOneRank) {
+  runRanks(missGemmRank);
+}
+END_TEST
+
+int main(void) {
+  const TTest *const tests[] = {routingRefusedByOneRank,
+                                layersThatDiffer,
+                                plansThatDiffer,
+                                backwardConfigsThatDiffer,
+                                callsOutOfOrder,
+                                weightsChangedSinceForward,
+                                handlesInUse,
+                                configsOutOfRange,
+                                gemmMissingOnOneRank};
+  Suite *suite = suite_create("misuse");
+  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+    TCase *group = tcase_create(tests[i]->name);
+    tcase_set_timeout(group, 120);
+    tcase_add_test(group, tests[i]);
+    suite_add_tcase(suite, group);
+  }
+  return suiteRun(suite);
+}

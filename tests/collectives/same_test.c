@@ -1,0 +1,268 @@
+/* Results that must be the same bits whatever the way: staged or fused, keys
+ * gathered or sent home, run again, steps interleaved, retention 1 or the plain
+ * backward (design invariants 4 and 7); and a caller with GEMMs of its own. */
+#include "collectives/layer.h"
+#include "driver.h"
+#include "kernels/rows.h"
+#include "support/suite.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct oracleCase mediumCase(void) {
+  struct oracleCase c = oracleRandomCase(5);
+  c.numRanks = 4;
+  for (int r = 0; r < 4; r++)
+    c.numTokens[r] = 20 + r;
+  c.numExperts = 10;
+  c.topk = 3;
+  c.hidden = 48;
+  c.ffn = 24;
+  c.type = lrmoeBfloat16;
+  c.retainPpm = 600000;
+  c.noneShare = 0.1;
+  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  return c;
+}
+
+/* dx, dWeights, kept and the weight gradients of the last backward, as one
+ * sequence of bytes. */
+struct bits {
+  unsigned char *bytes;
+  size_t count;
+};
+
+static void append(struct bits *bits, const void *data, size_t count) {
+  if (!count) return;
+  bits->bytes = realloc(bits->bytes, bits->count + count);
+  if (!bits->bytes) abort();
+  memcpy(bits->bytes + bits->count, data, count);
+  bits->count += count;
+}
+
+static struct bits bitsOf(const struct driver *d) {
+  const struct oracleCase *spec = &d->oracle->spec;
+  size_t numTokens = (size_t)spec->numTokens[d->self->rank];
+  size_t slots = numTokens * (size_t)spec->topk;
+  size_t hidden = (size_t)spec->hidden;
+  size_t ffn = (size_t)spec->ffn;
+  size_t fc1 = (size_t)lrmoeFc1Width(spec->activation, spec->ffn);
+  struct bits bits = {NULL, 0};
+  append(&bits, d->dx, numTokens * hidden * lrmoeTypeBytes(spec->type));
+  append(&bits, d->dWeights, slots * sizeof(float));
+  append(&bits, d->kept, slots);
+  for (int i = 0; i < d->numLocal; i++) {
+    append(&bits, d->dw1[i], fc1 * hidden * sizeof(float));
+    append(&bits, d->dw2[i], ffn * hidden * sizeof(float));
+  }
+  return bits;
+}
+
+static int sameBits(struct bits *a, struct bits *b) {
+  int isSame = a->count == b->count && !memcmp(a->bytes, b->bytes, a->count);
+  free(a->bytes);
+  free(b->bytes);
+  return isSame;
+}
+
+static int runWays(const struct testRank *self) {
+  struct driver d;
+  struct oracleCase spec = mediumCase();
+  int failed = driverOpen(&d, self, &spec) || driverForward(&d);
+  for (int wire = lrmoeWireDedup; wire <= lrmoeWireMasked && !failed; wire++) {
+    lrmoeBackwardConfig_t config = LRMOE_BACKWARD_CONFIG_INITIALIZER;
+    config.wire = (lrmoeWire_t)wire;
+    failed = driverBackward(&d, &config, 0);
+    for (int i = 0; i < 4 && !failed; i++) {
+      struct bits want = bitsOf(&d);
+      d.layer->gatherRanks = i / 2 ? 1 : 64;
+      failed = driverBackward(&d, &config, i % 2);
+      struct bits got = bitsOf(&d);
+      if (!sameBits(&want, &got) && !failed) {
+        testRankComplain(self, __FILE__, __LINE__, "bits differ", lrmoeSuccess);
+        failed = 1;
+      }
+    }
+  }
+  driverClose(&d);
+  return failed;
+}
+
+START_TEST(sameBitsWhateverTheWay) {
+  ck_assert_int_eq(testRanksRun(4, runWays, NULL), 0);
+}
+END_TEST
+
+/* Retention 1 without replicas is the plain MoE backward. */
+static int runWhole(const struct testRank *self) {
+  struct driver d;
+  struct oracleCase spec = mediumCase();
+  spec.retainPpm = 1000000;
+  int failed = driverOpen(&d, self, &spec) || driverForward(&d);
+  for (int wire = lrmoeWireDedup; wire <= lrmoeWirePairwise && !failed;
+       wire++) {
+    lrmoeBackwardConfig_t config = LRMOE_BACKWARD_CONFIG_INITIALIZER;
+    config.wire = (lrmoeWire_t)wire;
+    failed = driverBackward(&d, &config, 1);
+    struct bits scored = bitsOf(&d);
+    config.metric = lrmoeMetricAll;
+    failed = failed || driverBackward(&d, &config, 1);
+    struct bits plain = bitsOf(&d);
+    if (!sameBits(&scored, &plain)) failed = 1;
+  }
+  driverClose(&d);
+  return failed;
+}
+
+START_TEST(retentionOneIsThePlainBackward) {
+  ck_assert_int_eq(testRanksRun(4, runWhole, NULL), 0);
+}
+END_TEST
+
+/* Two steps in flight with different plans: forward A, forward B, backward A,
+ * backward B, both right; and A again, the same bits. */
+static int runTwoSteps(const struct testRank *self) {
+  struct driver a;
+  struct oracleCase spec = mediumCase();
+  int failed = driverOpen(&a, self, &spec);
+  struct driver b = a;
+  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
+  config.numExperts = spec.numExperts;
+  config.retainPpm = 200000;
+  config.homes = a.oracle->homes;
+  b.planner = NULL;
+  if (!failed)
+    failed =
+        lrmoePlannerCreate(a.topology, &config, &b.planner) != lrmoeSuccess;
+  failed = failed || driverForward(&a) || driverForward(&b) ||
+           driverBackward(&a, NULL, 0) || driverCheckSelection(&a) ||
+           driverCheckResults(&a);
+  struct bits first = bitsOf(&a);
+  failed = failed || driverBackward(&b, NULL, 1) || driverCheckSelection(&b) ||
+           driverCheckResults(&b) || driverBackward(&a, NULL, 1);
+  struct bits again = bitsOf(&a);
+  if (!sameBits(&first, &again)) failed = 1;
+  lrmoeStepDestroy(b.step);
+  lrmoePlanDestroy(b.plan);
+  lrmoePlannerDestroy(b.planner);
+  driverClose(&a);
+  return failed;
+}
+
+START_TEST(twoStepsInFlight) {
+  ck_assert_int_eq(testRanksRun(4, runTwoSteps, NULL), 0);
+}
+END_TEST
+
+/* Rows of the handoff as fp32. */
+static void readRow(const struct driver *d, const void *rows, int64_t row,
+                    float *out) {
+  const struct lrmoeRows one = {rows, &row, d->oracle->spec.type,
+                                d->oracle->spec.hidden};
+  d->layer->experts.kernels->gather(&one, 1, lrmoeFloat32, out);
+}
+
+/* One pair in double, from the public handoff and the weights alone. */
+static double ownExpert(const struct driver *d, const struct oracleWeights *w,
+                        const float *x, const float *g, double alpha,
+                        float *dx) {
+  const struct oracleCase *spec = &d->oracle->spec;
+  int64_t hidden = spec->hidden;
+  double dAlpha = 0;
+  memset(dx, 0, (size_t)hidden * sizeof *dx);
+  for (int64_t f = 0; f < spec->ffn; f++) {
+    double gate = 0;
+    double up = 0;
+    double dPhi = 0;
+    for (int64_t h = 0; h < hidden; h++) {
+      gate += (double)w->w1f[f * hidden + h] * x[h];
+      up += (double)w->w1f[(spec->ffn + f) * hidden + h] * x[h];
+      dPhi += (double)w->w2f[h * spec->ffn + f] * g[h];
+    }
+    double s = 1 / (1 + exp(-gate));
+    dAlpha += dPhi * gate * s * up;
+    double dGate = alpha * dPhi * up * s * (1 + gate * (1 - s));
+    double dUp = alpha * dPhi * gate * s;
+    for (int64_t h = 0; h < hidden; h++)
+      dx[h] += (float)(dGate * w->w1f[f * hidden + h] +
+                       dUp * w->w1f[(spec->ffn + f) * hidden + h]);
+  }
+  return dAlpha;
+}
+
+static int runOwnGemms(struct driver *d) {
+  const struct oracleCase *spec = &d->oracle->spec;
+  lrmoeHandoff_t handoff = LRMOE_HANDOFF_INITIALIZER;
+  RANK_OK(d->self, lrmoeSelectPackSend(
+                       d->step, d->oracle->ranks[d->self->rank].g, NULL, NULL));
+  RANK_OK(d->self, lrmoeStepGetHandoff(d->step, &handoff));
+  float *rows = calloc((size_t)(3 * spec->hidden), sizeof *rows);
+  if (!rows) abort();
+  for (int64_t j = 0; j < handoff.numInstances; j++) {
+    for (int64_t p = handoff.offsets[j]; p < handoff.offsets[j + 1]; p++) {
+      lrmoeHandoffRows_t put = LRMOE_HANDOFF_ROWS_INITIALIZER;
+      readRow(d, handoff.x, handoff.xRow[p], rows);
+      readRow(d, handoff.g, handoff.gRow[p], rows + spec->hidden);
+      float dAlpha = (float)ownExpert(
+          d, &d->oracle->experts[handoff.experts[j]], rows, rows + spec->hidden,
+          handoff.weights[p], rows + 2 * spec->hidden);
+      put.instance = j;
+      put.first = p - handoff.offsets[j];
+      put.rows = 1;
+      put.dx = rows + 2 * spec->hidden;
+      put.dWeights = &dAlpha;
+      lrmoeResult_t result = lrmoeHandoffPut(d->step, &put, NULL);
+      if (result != lrmoeSuccess) free(rows);
+      RANK_OK(d->self, result);
+    }
+  }
+  free(rows);
+  RANK_OK(d->self, lrmoeReturn(d->step, d->dx, d->dWeights, NULL));
+  return 0;
+}
+
+/* dx and d(alpha) of a caller's own experts are those of ExpertBackward. */
+static int ownGemmsRank(const struct testRank *self) {
+  struct driver d;
+  struct oracleCase spec = mediumCase();
+  spec.activation = lrmoeSwiglu;
+  spec.type = lrmoeFloat32;
+  int failed = driverOpen(&d, self, &spec) || driverForward(&d) ||
+               driverBackward(&d, NULL, 0);
+  int64_t slots = spec.numTokens[self->rank] * spec.topk;
+  int64_t count = spec.numTokens[self->rank] * spec.hidden;
+  float *dx = calloc((size_t)count, sizeof *dx);
+  float *dWeights = calloc((size_t)slots, sizeof *dWeights);
+  if (!dx || !dWeights) abort();
+  memcpy(dx, d.dx, (size_t)count * sizeof *dx);
+  memcpy(dWeights, d.dWeights, (size_t)slots * sizeof *dWeights);
+  failed = failed || runOwnGemms(&d);
+  for (int64_t i = 0; i < count && !failed; i++)
+    failed = fabsf(((float *)d.dx)[i] - dx[i]) > 1e-4f;
+  for (int64_t i = 0; i < slots && !failed; i++)
+    failed = fabsf(d.dWeights[i] - dWeights[i]) > 1e-4f;
+  free(dx);
+  free(dWeights);
+  driverClose(&d);
+  return failed;
+}
+
+START_TEST(callersOwnGemms) {
+  ck_assert_int_eq(testRanksRun(4, ownGemmsRank, NULL), 0);
+}
+END_TEST
+
+int main(void) {
+  const TTest *const tests[] = {sameBitsWhateverTheWay,
+                                retentionOneIsThePlainBackward,
+                                twoStepsInFlight, callersOwnGemms};
+  Suite *suite = suite_create("same");
+  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+    TCase *group = tcase_create(tests[i]->name);
+    tcase_set_timeout(group, 120);
+    tcase_add_test(group, tests[i]);
+    suite_add_tcase(suite, group);
+  }
+  return suiteRun(suite);
+}

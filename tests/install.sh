@@ -1,0 +1,89 @@
+#!/bin/sh
+# What a user gets: installs into an empty prefix, moves it, and builds the
+# same small program against it with pkg-config and with find_package.
+#
+#   install.sh CMAKE BUILD VERSION
+set -eu
+cmake=$1
+build=$2
+version=$3
+CC=${CC:-cc}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "install: $*" >&2
+  exit 1
+}
+
+"$cmake" --install "$build" --prefix "$work/first" >"$work/log" ||
+  fail "cmake --install"
+mv "$work/first" "$work/prefix" # nothing may know where it was
+prefix=$work/prefix
+
+headers=$(cd "$prefix/include" && find . -type f)
+[ "$headers" = ./lrmoe.h ] || fail "other headers than lrmoe.h: $headers"
+pc=$(find "$prefix" -name lrmoe.pc)
+[ -n "$pc" ] || fail "no lrmoe.pc"
+
+cat >"$work/user.c" <<END
+#include <lrmoe.h>
+#include <stdio.h>
+
+int main(void) {
+  int version;
+  if (lrmoeGetVersion(&version) != lrmoeSuccess) return 1;
+  printf("%d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
+  return version != LRMOE_VERSION;
+}
+END
+
+# ---- pkg-config ----
+export PKG_CONFIG_PATH="$(dirname "$pc")"
+[ "$(pkg-config --modversion lrmoe)" = "$version" ] ||
+  fail "pkg-config says version $(pkg-config --modversion lrmoe)"
+libdir=$(pkg-config --variable=libdir lrmoe)
+# shellcheck disable=SC2046
+$CC -std=c11 "$work/user.c" $(pkg-config --cflags --libs lrmoe) \
+  -o "$work/by_pc"
+said=$(LD_LIBRARY_PATH=$libdir "$work/by_pc")
+[ "$said" = "$version" ] || fail "the pkg-config build says $said"
+
+# ---- find_package ----
+mkdir "$work/user"
+cp "$work/user.c" "$work/user/"
+cat >"$work/user/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.20)
+project(user LANGUAGES C)
+find_package(lrmoe $version REQUIRED)
+add_executable(user user.c)
+target_link_libraries(user PRIVATE lrmoe::lrmoe)
+END
+"$cmake" -S "$work/user" -B "$work/user/build" -DCMAKE_C_COMPILER="$CC" \
+  -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 &&
+  "$cmake" --build "$work/user/build" >"$work/log" 2>&1 || {
+  cat "$work/log" >&2
+  fail "find_package(lrmoe)"
+}
+said=$("$work/user/build/user")
+[ "$said" = "$version" ] || fail "the find_package build says $said"
+# Another minor release is another interface, until 1.0.
+sed -i 's/find_package(lrmoe [0-9.]*/find_package(lrmoe 0.99/' \
+  "$work/user/CMakeLists.txt"
+if "$cmake" -S "$work/user" -B "$work/user/build2" \
+  -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null 2>&1; then
+  fail "find_package(lrmoe 0.99) takes $version"
+fi
+
+# ---- programs ----
+count=0
+for program in "$prefix"/bin/*; do
+  said=$("$program" --version) || fail "$program --version"
+  [ "$said" = "$(basename "$program") $version" ] ||
+    fail "$program --version says $said"
+  "$program" --help >/dev/null || fail "$program --help"
+  count=$((count + 1))
+done
+[ "$count" -gt 0 ] || fail "no program was installed"
+echo "install: $count programs"

@@ -1,0 +1,30 @@
+# Tests of the tree as a whole: each script checks, and with --self-test plants
+# the faults that it is to find.
+
+# The objects of each folder of the library, for arrows.sh.
+set(lists ${CMAKE_CURRENT_BINARY_DIR}/objects)
+foreach(folder base topo planner kernels collectives)
+  file(GENERATE OUTPUT ${lists}/${folder}.objects
+    CONTENT "$<JOIN:$<TARGET_OBJECTS:lrmoe_${folder}>,\n>\n")
+endforeach()
+
+# lrmoe_script(NAME SCRIPT ARGUMENT...): the test and its self-test.
+function(lrmoe_script name script)
+  set(command ${CMAKE_CURRENT_SOURCE_DIR}/${script})
+  add_test(NAME ${name} COMMAND ${command} ${ARGN})
+  add_test(NAME ${name}_self_test COMMAND ${command} --self-test ${ARGN})
+  set_tests_properties(${name} ${name}_self_test PROPERTIES
+    TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT CC=${CMAKE_C_COMPILER})
+endfunction()
+
+lrmoe_script(arrows arrows.sh ${PROJECT_SOURCE_DIR} ${lists})
+lrmoe_script(exports exports.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:lrmoe>)
+lrmoe_script(header header/header.sh ${PROJECT_SOURCE_DIR})
+
+# A program of a user is not instrumented.
+if(NOT LRMOE_SANITIZE)
+  add_test(NAME install COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install.sh
+    ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR} ${PROJECT_VERSION})
+  set_tests_properties(install PROPERTIES
+    TIMEOUT 300 ENVIRONMENT CC=${CMAKE_C_COMPILER})
+endif()
