@@ -22,7 +22,7 @@ static lrmoeResult_t readHeader(const char *name, const void *given,
 
 lrmoeResult_t lrmoeConfigRead(const char *name, const void *given,
                               size_t knownBytes, void *copy) {
-  struct header header;
+  struct header header = {0};
   LRMOE_CHECK(readHeader(name, given, &header));
   const unsigned char *bytes = given;
   for (size_t i = knownBytes; i < header.size; i++)
@@ -37,7 +37,7 @@ lrmoeResult_t lrmoeConfigRead(const char *name, const void *given,
 
 lrmoeResult_t lrmoeViewWrite(const char *name, const void *full,
                              size_t knownBytes, void *given) {
-  struct header header;
+  struct header header = {0};
   LRMOE_CHECK(readHeader(name, given, &header));
   size_t bytes = header.size < knownBytes ? header.size : knownBytes;
   memcpy((char *)given + sizeof header, (const char *)full + sizeof header,

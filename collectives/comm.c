@@ -143,39 +143,49 @@ lrmoeResult_t lrmoeWindowPeerPointer(lrmoeWindow_t window, int peer,
   return transport->getPeerPointer(window->nccl, 0, peer, pointer);
 }
 
+/* What goes to one rank, and what comes from one. */
+static lrmoeResult_t sendUnits(struct lrmoeComm *comm,
+                               const struct lrmoeExchange *x, int to,
+                               int64_t *bytesSent) {
+  int64_t first = x->sendOffsets ? x->sendOffsets[to] : 0;
+  int64_t units = x->sendOffsets ? x->sendOffsets[to + 1] - first : x->numSame;
+  if (to != comm->rank) *bytesSent += units * x->unitBytes;
+  return comm->transport->send((const char *)x->send + first * x->unitBytes,
+                               (size_t)(units * x->unitBytes), lrmoeUint8, to,
+                               comm->nccl, NULL);
+}
+
+static lrmoeResult_t recvUnits(struct lrmoeComm *comm,
+                               const struct lrmoeExchange *x, int from) {
+  int64_t first = x->recvOffsets[from];
+  int64_t units = x->recvOffsets[from + 1] - first;
+  return comm->transport->recv((char *)x->recv + first * x->unitBytes,
+                               (size_t)(units * x->unitBytes), lrmoeUint8, from,
+                               comm->nccl, NULL);
+}
+
+/* Each rank begins with itself and goes round: no rank is everybody's first
+ * target. */
+static lrmoeResult_t postExchange(struct lrmoeComm *comm,
+                                  const struct lrmoeExchange *x,
+                                  int64_t *bytesSent) {
+  int numRanks = comm->numRanks;
+  for (int step = 0; step < numRanks; step++) {
+    LRMOE_CHECK(sendUnits(comm, x, (comm->rank + step) % numRanks, bytesSent));
+    LRMOE_CHECK(recvUnits(comm, x, (comm->rank - step + numRanks) % numRanks));
+  }
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeExchangeRun(struct lrmoeComm *comm,
                                const struct lrmoeExchange *exchanges,
                                int numExchanges, int64_t *bytesSent) {
-  const struct lrmoeTransport *transport = comm->transport;
-  LRMOE_CHECK(transport->groupStart());
+  LRMOE_CHECK(comm->transport->groupStart());
   lrmoeResult_t result = lrmoeSuccess;
   int64_t sent = 0;
-  for (int i = 0; i < numExchanges && result == lrmoeSuccess; i++) {
-    const struct lrmoeExchange *x = &exchanges[i];
-    for (int step = 0; step < comm->numRanks; step++) {
-      /* Each rank begins with itself and goes round: no rank is everybody's
-       * first target. */
-      int to = (comm->rank + step) % comm->numRanks;
-      int from = (comm->rank - step + comm->numRanks) % comm->numRanks;
-      int64_t first = x->sendOffsets ? x->sendOffsets[to] : 0;
-      int64_t units =
-          x->sendOffsets ? x->sendOffsets[to + 1] - first : x->numSame;
-      int64_t recvUnits = x->recvOffsets[from + 1] - x->recvOffsets[from];
-      LRMOE_CHECK_GOTO(
-          transport->send((const char *)x->send + first * x->unitBytes,
-                          (size_t)(units * x->unitBytes), lrmoeUint8, to,
-                          comm->nccl, NULL),
-          result, done);
-      LRMOE_CHECK_GOTO(
-          transport->recv((char *)x->recv + x->recvOffsets[from] * x->unitBytes,
-                          (size_t)(recvUnits * x->unitBytes), lrmoeUint8, from,
-                          comm->nccl, NULL),
-          result, done);
-      if (to != comm->rank) sent += units * x->unitBytes;
-    }
-  }
-done:;
-  lrmoeResult_t ended = transport->groupEnd();
+  for (int i = 0; i < numExchanges && result == lrmoeSuccess; i++)
+    result = postExchange(comm, &exchanges[i], &sent);
+  lrmoeResult_t ended = comm->transport->groupEnd();
   if (result == lrmoeSuccess) result = ended;
   if (result == lrmoeSuccess && bytesSent) *bytesSent += sent;
   return result;

@@ -93,21 +93,20 @@ static lrmoeResult_t routeRowsIn(struct lrmoeStep *step, int64_t **places) {
 
 /* First handoff row of every (instance, source), and what follows from it. */
 static lrmoeResult_t layOutHandoff(struct lrmoeStep *step) {
-  int32_t numRanks = step->plan->numRanks;
-  int32_t numInstances = step->numInstances;
+  int64_t numRanks = step->plan->numRanks;
+  int64_t numInstances = step->numInstances;
   int isMasked = step->config.wire == lrmoeWireMasked;
   int64_t *offsets = NULL;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffOffsets, numInstances + 1,
                             &offsets));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayKeptSegments,
-                            (int64_t)numRanks * numInstances + 1,
-                            &step->keptSegments));
+                            numRanks * numInstances + 1, &step->keptSegments));
   int64_t numKept = 0;
   memset(step->keptRecvOffsets, 0,
          (size_t)(numRanks + 1) * sizeof *step->keptRecvOffsets);
-  for (int32_t j = 0; j < numInstances; j++) {
+  for (int64_t j = 0; j < numInstances; j++) {
     offsets[j] = numKept;
-    for (int32_t s = 0; s < numRanks; s++) {
+    for (int64_t s = 0; s < numRanks; s++) {
       const struct lrmoeSegment *segment =
           &step->segments[s * numInstances + j];
       step->keptSegments[j * numRanks + s] = numKept;
@@ -119,7 +118,7 @@ static lrmoeResult_t layOutHandoff(struct lrmoeStep *step) {
   }
   offsets[numInstances] = numKept;
   step->keptSegments[numRanks * numInstances] = numKept;
-  for (int32_t s = 0; s < numRanks; s++)
+  for (int64_t s = 0; s < numRanks; s++)
     step->keptRecvOffsets[s + 1] += step->keptRecvOffsets[s];
   step->handoff.offsets = offsets;
   step->handoff.numPairs = numKept;
@@ -162,9 +161,9 @@ static lrmoeResult_t reserveHandoff(struct lrmoeStep *step, int64_t **rows) {
 static int64_t fillSegment(struct lrmoeStep *step, int32_t j, int32_t s,
                            const int64_t *places, int64_t wireRow) {
   const struct lrmoeSegment *segment =
-      &step->segments[s * step->numInstances + j];
+      &step->segments[(int64_t)s * step->numInstances + j];
   int isMasked = step->config.wire == lrmoeWireMasked;
-  int64_t row = step->keptSegments[j * step->plan->numRanks + s];
+  int64_t row = step->keptSegments[(int64_t)j * step->plan->numRanks + s];
   int64_t numKept = step->handoff.numPairs;
   int64_t *fwdRow = step->arrays[lrmoeArrayHandoffRows].data;
   float *weights = step->arrays[lrmoeArrayHandoffWeights].data;

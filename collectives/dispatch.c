@@ -68,31 +68,38 @@ static lrmoeResult_t readHeaders(struct lrmoeStep *step, const int64_t *offsets,
   return lrmoeSuccess;
 }
 
-/* Row and alpha of each pair, from wire order into local order. */
+/* Row and alpha of the pairs of one (source, instance).  rows and weights are
+ * the source's, unaligned. */
+static lrmoeResult_t readSegment(struct lrmoeStep *step, int s,
+                                 const struct lrmoeSegment *segment,
+                                 const char *rows, const char *weights) {
+  int64_t base = step->recvRowOffsets[s];
+  int64_t numRows = step->recvRowOffsets[s + 1] - base;
+  int64_t first = segment->wire - step->recvOffsets[s];
+  memcpy(step->alpha + segment->local, weights + first * (int64_t)sizeof(float),
+         (size_t)segment->count * sizeof(float));
+  for (int64_t i = 0; i < segment->count; i++) {
+    int32_t row;
+    memcpy(&row, rows + (first + i) * (int64_t)sizeof row, sizeof row);
+    if (row < 0 || row >= numRows)
+      return LRMOE_FAIL(lrmoeInternalError, "rank %d names row %d of %lld", s,
+                        row, (long long)numRows);
+    step->xRow[segment->local + i] = base + row;
+  }
+  return lrmoeSuccess;
+}
+
+/* From wire order into local order. */
 static lrmoeResult_t readPairs(struct lrmoeStep *step, const int64_t *offsets,
                                const char *in) {
-  int numRanks = step->layer->comm->numRanks;
-  for (int s = 0; s < numRanks; s++) {
-    int64_t numRows = step->recvRowOffsets[s + 1] - step->recvRowOffsets[s];
+  for (int s = 0; s < step->layer->comm->numRanks; s++) {
     int64_t numPairs = step->recvOffsets[s + 1] - step->recvOffsets[s];
     const char *rows = in + offsets[s] + sizeof(struct dispatchHeader);
     const char *weights = rows + numPairs * (int64_t)sizeof(int32_t);
-    for (int32_t j = 0; j < step->numInstances; j++) {
-      const struct lrmoeSegment *segment =
-          &step->segments[s * step->numInstances + j];
-      int64_t first = segment->wire - step->recvOffsets[s];
-      memcpy(step->alpha + segment->local,
-             weights + first * (int64_t)sizeof(float),
-             (size_t)segment->count * sizeof(float));
-      for (int64_t i = 0; i < segment->count; i++) {
-        int32_t row;
-        memcpy(&row, rows + (first + i) * (int64_t)sizeof row, sizeof row);
-        if (row < 0 || row >= numRows)
-          return LRMOE_FAIL(lrmoeInternalError, "rank %d names row %d of %lld",
-                            s, row, (long long)numRows);
-        step->xRow[segment->local + i] = step->recvRowOffsets[s] + row;
-      }
-    }
+    const struct lrmoeSegment *segments =
+        step->segments + (int64_t)s * step->numInstances;
+    for (int32_t j = 0; j < step->numInstances; j++)
+      LRMOE_CHECK(readSegment(step, s, &segments[j], rows, weights));
   }
   return lrmoeSuccess;
 }

@@ -40,6 +40,7 @@ lrmoeResult_t lrmoeAllGather(const void *send, void *recv, size_t sendCount,
                                     stream);
 }
 
+/* NCCL's parameters. NOLINTBEGIN(readability-function-size) */
 lrmoeResult_t lrmoeAllReduce(const void *send, void *recv, size_t count,
                              lrmoeDataType_t type, lrmoeRedOp_t op,
                              lrmoeComm_t comm, lrmoeStream_t stream) {
@@ -67,6 +68,8 @@ lrmoeResult_t lrmoeBroadcast(const void *send, void *recv, size_t count,
   return comm->transport->broadcast(send, recv, count, type, root, comm->nccl,
                                     stream);
 }
+
+/* NOLINTEND(readability-function-size) */
 
 lrmoeResult_t lrmoeAllToAll(const void *send, void *recv, size_t count,
                             lrmoeDataType_t type, lrmoeComm_t comm,

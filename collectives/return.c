@@ -48,6 +48,7 @@ static void unpackDAlpha(const struct lrmoeStep *step, const float *recv,
 static void roundSums(struct lrmoeStep *step, int64_t first, int64_t last,
                       void *out) {
   struct lrmoeLayer *layer = step->layer;
+  if (first == last) return; /* the sums may not exist */
   const struct lrmoeRows rows = {(const float *)layer->sums.data +
                                      first * layer->hidden,
                                  NULL, lrmoeFloat32, layer->hidden};

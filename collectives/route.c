@@ -112,40 +112,49 @@ struct lrmoeRange lrmoeRouteRange(const struct lrmoeStep *step, int32_t source,
   return range;
 }
 
-/* dest and wire order of this rank's pairs. */
-static void routeSource(struct lrmoeStep *step) {
+/* Pairs of this rank per executor, as offsets. */
+static void countDests(struct lrmoeStep *step) {
   const struct lrmoePlan *plan = step->plan;
-  int rank = step->layer->comm->rank;
   int64_t *offsets = step->sendOffsets;
-  for (int64_t i = 0; i < step->numTokens * step->layer->topk; i++)
-    step->dest[i] = -1;
-  /* Two passes: count per executor, then place with offsets[r + 1] as the
-   * cursor of executor r. */
-  for (int pass = 0; pass < 2; pass++) {
-    for (int32_t e = 0; e < plan->numExperts; e++) {
-      for (int32_t i = plan->instanceOffsets[e];
-           i < plan->instanceOffsets[e + 1]; i++) {
-        struct lrmoeRange range = lrmoeRouteRange(step, rank, e, i);
-        int32_t to = plan->instanceRanks[i];
-        if (pass == 0) {
-          offsets[to + 1] += range.high - range.low;
-          continue;
-        }
-        for (int64_t o = range.low; o < range.high; o++) {
-          int64_t at = step->expertOffsets[e] + o;
-          step->dest[step->sorted[at]] = to;
-          step->wire[offsets[to + 1]++] = at;
-        }
-      }
-    }
-    if (pass) break;
-    int64_t sum = 0;
-    for (int32_t r = 0; r < plan->numRanks; r++) {
-      int64_t count = offsets[r + 1];
-      offsets[r + 1] = sum;
-      sum += count;
+  for (int32_t e = 0; e < plan->numExperts; e++) {
+    for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
+         i++) {
+      struct lrmoeRange range =
+          lrmoeRouteRange(step, step->layer->comm->rank, e, i);
+      offsets[plan->instanceRanks[i] + 1] += range.high - range.low;
     }
   }
+  for (int32_t r = 0; r < plan->numRanks; r++)
+    offsets[r + 1] += offsets[r];
+}
+
+/* Places the pairs of one expert that instance `i` executes. */
+static void placePairs(struct lrmoeStep *step, int32_t e, int32_t i,
+                       int64_t *cursors) {
+  int32_t to = step->plan->instanceRanks[i];
+  struct lrmoeRange range =
+      lrmoeRouteRange(step, step->layer->comm->rank, e, i);
+  for (int64_t o = range.low; o < range.high; o++) {
+    int64_t at = step->expertOffsets[e] + o;
+    step->dest[step->sorted[at]] = to;
+    step->wire[cursors[to]++] = at;
+  }
+}
+
+/* dest and wire order of this rank's pairs. */
+static lrmoeResult_t routeSource(struct lrmoeStep *step) {
+  const struct lrmoePlan *plan = step->plan;
+  int64_t *cursors = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch, plan->numRanks, &cursors));
+  countDests(step);
+  memcpy(cursors, step->sendOffsets, (size_t)plan->numRanks * sizeof *cursors);
+  for (int64_t i = 0; i < step->numTokens * step->layer->topk; i++)
+    step->dest[i] = -1;
+  for (int32_t e = 0; e < plan->numExperts; e++)
+    for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
+         i++)
+      placePairs(step, e, i, cursors);
+  return lrmoeSuccess;
 }
 
 static lrmoeResult_t findInstances(struct lrmoeStep *step) {
@@ -199,40 +208,47 @@ lrmoeResult_t lrmoeRoutePrepare(struct lrmoeStep *step) {
   LRMOE_CHECK(reserveSource(step));
   sortPairs(step);
   sumSources(step);
-  routeSource(step);
+  LRMOE_CHECK(routeSource(step));
   return routeExecutor(step);
+}
+
+/* Goes over the pairs in order and gives each (token, executor) the next row
+ * of the executor.  seen [G] is the last token with a row, cursors [G] the next
+ * row; places what route wants when isPlacing. */
+static void walkRows(const struct lrmoeStep *step,
+                     const struct lrmoeRowRoute *route, int64_t *seen,
+                     int64_t *cursors, int isPlacing) {
+  int32_t k = step->layer->topk;
+  for (int32_t r = 0; r < step->plan->numRanks; r++)
+    seen[r] = -1;
+  for (int64_t pair = 0; pair < step->numTokens * k; pair++) {
+    int32_t to = step->dest[pair];
+    if (to < 0 || (route->kept && !route->kept[pair])) continue;
+    int64_t token = pair / k;
+    if (seen[to] != token) {
+      seen[to] = token;
+      if (isPlacing) route->tokens[cursors[to]] = token;
+      cursors[to]++;
+    }
+    if (isPlacing && route->rowOf)
+      route->rowOf[pair] = (int32_t)(cursors[to] - 1 - route->offsets[to]);
+  }
 }
 
 lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
                              const struct lrmoeRowRoute *route) {
-  int32_t numRanks = step->layer->comm->numRanks;
-  int32_t k = step->layer->topk;
-  int64_t *seen = NULL; /* [G] last token with a row for the executor */
+  int32_t numRanks = step->plan->numRanks;
+  int64_t *seen = NULL;
   LRMOE_CHECK(
       LRMOE_RESERVE(step, lrmoeArrayScratch, 2 * (int64_t)numRanks, &seen));
-  int64_t *cursor = seen + numRanks;
-  memset(route->offsets, 0, (size_t)(numRanks + 1) * sizeof *route->offsets);
-  for (int pass = 0; pass < 2; pass++) {
-    for (int32_t r = 0; r < numRanks; r++) {
-      seen[r] = -1;
-      if (pass) route->offsets[r + 1] += route->offsets[r];
-      cursor[r] = pass ? route->offsets[r] : 0;
-    }
-    for (int64_t pair = 0; pair < step->numTokens * k; pair++) {
-      int32_t to = step->dest[pair];
-      if (to < 0 || (route->kept && !route->kept[pair])) continue;
-      int64_t token = pair / k;
-      if (seen[to] != token) {
-        seen[to] = token;
-        if (pass) route->tokens[cursor[to]] = token;
-        cursor[to]++;
-      }
-      if (pass && route->rowOf)
-        route->rowOf[pair] = (int32_t)(cursor[to] - 1 - route->offsets[to]);
-    }
-    for (int32_t r = 0; r < numRanks && !pass; r++)
-      route->offsets[r + 1] = cursor[r];
-  }
+  int64_t *cursors = seen + numRanks;
+  memset(cursors, 0, (size_t)numRanks * sizeof *cursors);
+  walkRows(step, route, seen, cursors, 0);
+  route->offsets[0] = 0;
+  for (int32_t r = 0; r < numRanks; r++)
+    route->offsets[r + 1] = route->offsets[r] + cursors[r];
+  memcpy(cursors, route->offsets, (size_t)numRanks * sizeof *cursors);
+  walkRows(step, route, seen, cursors, 1);
   return lrmoeSuccess;
 }
 

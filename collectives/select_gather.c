@@ -80,7 +80,7 @@ static lrmoeResult_t exchangeKeys(struct lrmoeStep *step,
                                          all->offsets, 1,    bytes};
   LRMOE_CHECK(lrmoeExchangeRun(comm, &exchange, 1, &step->stats.selectBytes));
   for (int s = 0; s < comm->numRanks; s++)
-    if (memcmp(all->bytes + all->offsets[s], &tag, sizeof tag))
+    if (memcmp(all->bytes + all->offsets[s], &tag, sizeof tag) != 0)
       return LRMOE_FAIL(lrmoeInvalidUsage,
                         "rank %d is at another step, plan or backward config",
                         s);
@@ -140,54 +140,70 @@ static int64_t listByPair(const unsigned char *ids, int64_t numPairs,
   return numListed;
 }
 
+static int64_t pairsOf(const struct lrmoeStep *step, const struct gathered *all,
+                       int32_t s) {
+  return (all->offsets[s + 1] - all->offsets[s] - (int64_t)sizeof(uint64_t)) /
+         pairBytes(step);
+}
+
+/* All keys in ascending pair id into all->keys; order[n] = place of the n-th
+ * in (source, sorted) order.  slots is room for one source's [T, k]. */
+static lrmoeResult_t listKeys(const struct lrmoeStep *step,
+                              const struct gathered *all, int64_t numSlots,
+                              int64_t *slots, int64_t *order) {
+  int64_t first = 0;
+  for (int32_t s = 0; s < step->plan->numRanks; s++) {
+    const unsigned char *keys = keysOf(all, s);
+    int64_t numPairs = pairsOf(step, all, s);
+    int64_t numListed = listByPair(keys + numPairs * (int64_t)sizeof(uint32_t),
+                                   numPairs, numSlots, slots, order + first);
+    if (numListed != numPairs)
+      return LRMOE_FAIL(lrmoeInternalError, "rank %d repeats a pair id", s);
+    for (int64_t i = first; i < first + numPairs; i++) {
+      memcpy(&all->keys[i], keys + order[i] * (int64_t)sizeof(uint32_t),
+             sizeof(uint32_t));
+      order[i] += first;
+    }
+    first += numPairs;
+  }
+  return lrmoeSuccess;
+}
+
+/* From flags in (source, sorted) order to those of each expert, in `flags`. */
+static void spreadFlags(struct lrmoeStep *step, const struct gathered *all,
+                        const uint8_t *sorted, uint8_t *flags) {
+  int32_t numExperts = step->plan->numExperts;
+  for (int32_t e = 0; e < numExperts; e++) {
+    int64_t count = 0;
+    int64_t base = 0;
+    for (int32_t s = 0; s < step->plan->numRanks; s++) {
+      int64_t cell = (int64_t)s * numExperts + e;
+      memcpy(flags + count, sorted + base + all->firsts[cell],
+             (size_t)step->demand[cell]);
+      count += step->demand[cell];
+      base += pairsOf(step, all, s);
+    }
+    takeFlags(step, e, flags);
+  }
+}
+
 /* One selection over the layer: in pair order for the ties, then back into
  * (expert, source, ordinal) order. */
 static lrmoeResult_t selectLayer(struct lrmoeStep *step,
                                  const struct gathered *all) {
-  int32_t numRanks = step->plan->numRanks;
-  int32_t numExperts = step->plan->numExperts;
   int64_t numSlots = step->layer->maxTokens * step->layer->topk;
-  int64_t *slots = NULL; /* [numSlots], then order [numPairs] */
+  int64_t *slots = NULL;  /* [numSlots], then order [numPairs] */
+  uint8_t *sorted = NULL; /* [numPairs], then the flags of one expert */
   LRMOE_CHECK(LRMOE_ALLOCATE(numSlots + all->numPairs, &slots));
   int64_t *order = slots + numSlots;
-  uint8_t *sorted = NULL; /* flags in (source, sorted) order, then of one e */
   lrmoeResult_t result = LRMOE_ALLOCATE(2 * all->numPairs, &sorted);
-  int64_t first = 0;
-  for (int32_t s = 0; s < numRanks && result == lrmoeSuccess; s++) {
-    const unsigned char *keys = keysOf(all, s);
-    int64_t numPairs =
-        (all->offsets[s + 1] - all->offsets[s] - (int64_t)sizeof(uint64_t)) /
-        pairBytes(step);
-    int64_t numListed = listByPair(keys + numPairs * (int64_t)sizeof(uint32_t),
-                                   numPairs, numSlots, slots, order + first);
-    if (numListed != numPairs)
-      result = LRMOE_FAIL(lrmoeInternalError, "rank %d repeats a pair id", s);
-    for (int64_t i = 0; i < numListed; i++) {
-      memcpy(&all->keys[first + i],
-             keys + order[first + i] * (int64_t)sizeof(uint32_t),
-             sizeof(uint32_t));
-      order[first + i] += first;
-    }
-    first += numPairs;
-  }
+  if (result == lrmoeSuccess)
+    result = listKeys(step, all, numSlots, slots, order);
   if (result == lrmoeSuccess) {
-    lrmoeSelectTop(first, all->keys, step->plan->kept, all->flags);
-    for (int64_t i = 0; i < first; i++)
+    lrmoeSelectTop(all->numPairs, all->keys, step->plan->kept, all->flags);
+    for (int64_t i = 0; i < all->numPairs; i++)
       sorted[order[i]] = all->flags[i];
-    for (int32_t e = 0; e < numExperts; e++) {
-      int64_t count = 0;
-      int64_t base = 0;
-      uint8_t *flags = sorted + all->numPairs;
-      for (int32_t s = 0; s < numRanks; s++) {
-        int64_t cell = (int64_t)s * numExperts + e;
-        memcpy(flags + count, sorted + base + all->firsts[cell],
-               (size_t)step->demand[cell]);
-        count += step->demand[cell];
-        base += all->firsts[(int64_t)s * numExperts + numExperts - 1] +
-                step->demand[(int64_t)s * numExperts + numExperts - 1];
-      }
-      takeFlags(step, e, flags);
-    }
+    spreadFlags(step, all, sorted, sorted + all->numPairs);
   }
   lrmoeFree(sorted);
   lrmoeFree(slots);

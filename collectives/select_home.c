@@ -126,7 +126,7 @@ static lrmoeResult_t exchangeKeys(struct lrmoeStep *step, struct homes *h) {
   LRMOE_CHECK(lrmoeExchangeRun(step->layer->comm, &exchange, 1,
                                &step->stats.selectBytes));
   for (int32_t s = 0; s < numRanks; s++)
-    if (memcmp(h->in + h->bytesIn[s], &tag, sizeof tag))
+    if (memcmp(h->in + h->bytesIn[s], &tag, sizeof tag) != 0)
       return LRMOE_FAIL(lrmoeInvalidUsage,
                         "rank %d is at another step, plan or backward config",
                         s);

@@ -71,35 +71,40 @@ int32_t lrmoeStepExpert(const struct lrmoeStep *step, int32_t i) {
   return low;
 }
 
+/* One token's experts: in range, none twice. */
+static lrmoeResult_t checkRow(const struct lrmoeLayer *layer, int64_t token,
+                              const int64_t *row) {
+  int64_t numExperts = layer->planner->numExperts;
+  for (int32_t slot = 0; slot < layer->topk; slot++) {
+    int64_t e = row[slot];
+    LRMOE_REQUIRE(e >= -1 && e < numExperts,
+                  "rank %d, token %lld, slot %d: expert %lld, of %lld",
+                  layer->comm->rank, (long long)token, slot, (long long)e,
+                  (long long)numExperts);
+    for (int32_t other = 0; other < slot && e >= 0; other++)
+      LRMOE_REQUIRE(row[other] != e,
+                    "rank %d, token %lld: expert %lld is in slots %d and %d",
+                    layer->comm->rank, (long long)token, (long long)e, other,
+                    slot);
+  }
+  return lrmoeSuccess;
+}
+
 /* Copies the routing and counts n[e] into `counts`. */
 static lrmoeResult_t takeRouting(struct lrmoeStep *step, const int64_t *topkIdx,
                                  const float *topkWeights, int64_t *counts) {
-  const struct lrmoeLayer *layer = step->layer;
-  int64_t numExperts = layer->planner->numExperts;
-  int32_t k = layer->topk;
-  for (int64_t t = 0; t < step->numTokens; t++) {
-    const int64_t *row = topkIdx + t * k;
-    for (int32_t slot = 0; slot < k; slot++) {
-      int64_t e = row[slot];
-      LRMOE_REQUIRE(e >= -1 && e < numExperts,
-                    "rank %d, token %lld, slot %d: expert %lld, of %lld",
-                    layer->comm->rank, (long long)t, slot, (long long)e,
-                    (long long)numExperts);
-      if (e < 0) continue;
-      for (int32_t other = 0; other < slot; other++)
-        LRMOE_REQUIRE(row[other] != e,
-                      "rank %d, token %lld: expert %lld is in slots %d and %d",
-                      layer->comm->rank, (long long)t, (long long)e, other,
-                      slot);
-      counts[e]++;
-      step->numPairs++;
-    }
+  int32_t k = step->layer->topk;
+  int64_t numSlots = step->numTokens * k;
+  for (int64_t t = 0; t < step->numTokens; t++)
+    LRMOE_CHECK(checkRow(step->layer, t, topkIdx + t * k));
+  for (int64_t pair = 0; pair < numSlots; pair++) {
+    if (topkIdx[pair] < 0) continue;
+    counts[topkIdx[pair]]++;
+    step->numPairs++;
   }
-  size_t numSlots = (size_t)(step->numTokens * k);
-  if (numSlots) {
-    memcpy(step->topkIdx, topkIdx, numSlots * sizeof *topkIdx);
-    memcpy(step->weights, topkWeights, numSlots * sizeof *topkWeights);
-  }
+  if (!numSlots) return lrmoeSuccess;
+  memcpy(step->topkIdx, topkIdx, (size_t)numSlots * sizeof *topkIdx);
+  memcpy(step->weights, topkWeights, (size_t)numSlots * sizeof *topkWeights);
   return lrmoeSuccess;
 }
 

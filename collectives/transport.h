@@ -3,7 +3,7 @@
  * Every field has NCCL's own prototype (our enums share NCCL's values), so one
  * filler can take the real symbols and the other, collectives/cpu/, implements
  * the same calls between processes of one machine.  Where nccl.h is installed
- * tests/collectives/nccl_prototypes.c checks the prototypes at compile time.
+ * tests/collectives/cpu/nccl_prototypes.c checks the prototypes at compile time.
  *
  * Semantics are NCCL's (see the group calls in lrmoe.h). */
 #ifndef LRMOE_COLLECTIVES_TRANSPORT_H
@@ -23,8 +23,8 @@ struct lrmoeTransport {
   lrmoeResult_t (*commAbort)(struct ncclComm *comm);
   lrmoeResult_t (*commGetAsyncError)(struct ncclComm *comm,
                                      lrmoeResult_t *error);
-  lrmoeResult_t (*commCount)(const struct ncclComm *comm, int *count);
-  lrmoeResult_t (*commUserRank)(const struct ncclComm *comm, int *rank);
+  lrmoeResult_t (*commCount)(struct ncclComm *comm, int *count);
+  lrmoeResult_t (*commUserRank)(struct ncclComm *comm, int *rank);
   lrmoeResult_t (*memAlloc)(void **pointer, size_t bytes);
   lrmoeResult_t (*memFree)(void *pointer);
   lrmoeResult_t (*commWindowRegister)(struct ncclComm *comm, void *buffer,

@@ -76,19 +76,27 @@ static inline void computePhiAndSlopes(lrmoeActivation_t activation, int64_t n,
     }
 }
 
-/* Fills gate (and up) from columns [first, first + n) of a row in `type`;
- * row NULL: zeros. */
-static inline void loadFc1(lrmoeActivation_t activation, lrmoeDataType_t type,
-                           int64_t ffn, const void *row, int64_t first,
-                           int64_t n, struct activationBlock *block) {
+/* How an FC1 row is stored. */
+struct fc1Layout {
+  lrmoeActivation_t activation;
+  lrmoeDataType_t type;
+  int64_t ffn;
+};
+
+/* Fills gate (and up) from columns [first, first + n) of a row; row NULL:
+ * zeros. */
+static inline void loadFc1(const struct fc1Layout *layout, const void *row,
+                           int64_t first, int64_t n,
+                           struct activationBlock *block) {
   if (!row) {
     padBlock(0, block->gate);
     padBlock(0, block->up);
     return;
   }
-  loadBlock(type, elementAt(row, type, first), n, block->gate);
-  if (activation == lrmoeSwiglu)
-    loadBlock(type, elementAt(row, type, ffn + first), n, block->up);
+  loadBlock(layout->type, elementAt(row, layout->type, first), n, block->gate);
+  if (layout->activation == lrmoeSwiglu)
+    loadBlock(layout->type, elementAt(row, layout->type, layout->ffn + first),
+              n, block->up);
 }
 
 static void forwardRow(const struct lrmoeActivationForward *args, int64_t i) {
@@ -97,6 +105,7 @@ static void forwardRow(const struct lrmoeActivationForward *args, int64_t i) {
   const float *fc1 = args->fc1 + i * fc1Width;
   void *saved = elementAtMutable(args->saved, args->type, i * fc1Width);
   void *phi = elementAtMutable(args->phi, args->operand, i * args->ffn);
+  const struct fc1Layout layout = {args->activation, args->type, args->ffn};
   struct activationBlock block;
   struct lanes lanes = {0};
   for (int64_t j = 0; j < args->ffn; j += blockElements) {
@@ -106,7 +115,7 @@ static void forwardRow(const struct lrmoeActivationForward *args, int64_t i) {
     if (isSwiglu)
       storeBlock(args->type, fc1 + args->ffn + j, n,
                  elementAtMutable(saved, args->type, args->ffn + j));
-    loadFc1(args->activation, args->type, args->ffn, saved, j, n, &block);
+    loadFc1(&layout, saved, j, n, &block);
     computePhi(args->activation, n, &block);
     roundBlock(args->type, n, block.phi);
     storeBlock(args->operand, block.phi, n,
@@ -138,13 +147,14 @@ static void backwardRow(const struct lrmoeActivationBackward *args, int64_t i,
   void *phi = elementAtMutable(args->phi, args->operand, i * args->ffn);
   void *dFc1 = elementAtMutable(args->dFc1, args->operand, i * fc1Width);
   float weight = args->weights[i];
+  const struct fc1Layout layout = {args->activation, args->type, args->ffn};
   struct activationBlock block;
   struct lanes lanes = {0};
   for (int64_t j = 0; j < args->ffn; j += blockElements) {
     float g[blockElements];
     int64_t left = args->ffn - j;
     int64_t n = left < blockElements ? left : blockElements;
-    loadFc1(args->activation, args->type, args->ffn, saved, j, n, &block);
+    loadFc1(&layout, saved, j, n, &block);
     computePhiAndSlopes(args->activation, n, &block);
     roundBlock(args->type, n, block.phi);
     padBlock(n, block.phi);

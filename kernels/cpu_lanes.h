@@ -46,9 +46,8 @@ static inline part loadPart(const char *from) {
 
 /* SHUFFLE(a, b, i, j, k, l): in every part, words i, j, k, l of a's part
  * followed by b's. */
-#define WORD(i, p)                         \
-  ((i) < partWords ? (i) + partWords * (p) \
-                   : (i)-partWords + vectorWords + partWords * (p))
+#define WORD(i, p) \
+  ((i) % partWords + partWords * (p) + (i) / partWords * vectorWords)
 #define WORDS(i, j, k, l, p) WORD(i, p), WORD(j, p), WORD(k, p), WORD(l, p)
 
 /* loadParts: the parts at from, from + step, ... */

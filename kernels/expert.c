@@ -309,6 +309,16 @@ static lrmoeResult_t backwardFc1(const struct lrmoeExpertContext *context,
                            args->weights.dw1);
 }
 
+static lrmoeResult_t backwardTile(const struct lrmoeExpertContext *context,
+                                  const struct lrmoeExpertBackward *args,
+                                  const struct operands *operands,
+                                  const struct tileSpace *space, int64_t first,
+                                  int64_t rows) {
+  LRMOE_CHECK(backwardFc2(context, args, operands, space, first, rows));
+  LRMOE_CHECK(backwardFc1(context, args, operands, space, first, rows));
+  return args->sink(args->user, first, rows, space->out, space->dWeights);
+}
+
 lrmoeResult_t lrmoeExpertRunBackward(struct lrmoeExpertContext *context,
                                      const struct lrmoeExpertBackward *args) {
   if (args->numRows == 0) return lrmoeSuccess;
@@ -318,9 +328,7 @@ lrmoeResult_t lrmoeExpertRunBackward(struct lrmoeExpertContext *context,
   for (int64_t first = 0; first < args->numRows; first += context->tileRows) {
     int64_t left = args->numRows - first;
     int64_t rows = left < context->tileRows ? left : context->tileRows;
-    LRMOE_CHECK(backwardFc2(context, args, &operands, &space, first, rows));
-    LRMOE_CHECK(backwardFc1(context, args, &operands, &space, first, rows));
-    LRMOE_CHECK(args->sink(args->user, first, rows, space.out, space.dWeights));
+    LRMOE_CHECK(backwardTile(context, args, &operands, &space, first, rows));
   }
   return lrmoeSuccess;
 }

@@ -132,7 +132,7 @@ static lrmoeResult_t loadLocked(const char *name,
   if (!handle) return failMissing(name, dlerror());
   const struct lrmoeGemmModule *found = NULL;
   lrmoeResult_t result = enterModule(name, handle, &found);
-  if (result != lrmoeSuccess) {
+  if (!found) {
     dlclose(handle);
     return result;
   }

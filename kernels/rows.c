@@ -27,39 +27,39 @@ static int hasV4(void) {
 }
 #endif
 
-static int hasV1(void) {
-  return 1;
+/* Best first. */
+static const struct lrmoeRowKernels *const levels[] = {
+#ifdef __x86_64__
+    &lrmoeRowKernels_v4,
+    &lrmoeRowKernels_v3,
+#endif
+    &lrmoeRowKernels_v1,
+    NULL,
+};
+
+static int runsHere(const struct lrmoeRowKernels *kernels) {
+#ifdef __x86_64__
+  if (kernels == &lrmoeRowKernels_v4) return hasV4();
+  if (kernels == &lrmoeRowKernels_v3) return hasV3();
+#endif
+  return kernels == &lrmoeRowKernels_v1;
 }
 
-/* Best first. */
-static const struct {
-  const struct lrmoeRowKernels *kernels;
-  int (*runsHere)(void);
-} levels[] = {
-#ifdef __x86_64__
-    {&lrmoeRowKernels_v4, hasV4},
-    {&lrmoeRowKernels_v3, hasV3},
-#endif
-    {&lrmoeRowKernels_v1, hasV1},
-};
-enum {
-  numLevels = sizeof levels / sizeof *levels
-};
+/* The best level of that name (any, if it is empty) that runs here. */
+static const struct lrmoeRowKernels *findLevel(const char *name) {
+  for (int i = 0; levels[i]; i++)
+    if ((!*name || !strcmp(levels[i]->isa, name)) && runsHere(levels[i]))
+      return levels[i];
+  return NULL;
+}
 
 const struct lrmoeRowKernels *lrmoeRowKernelsFind(const char *isa) {
-  for (int i = 0; i < numLevels; i++)
-    if (!strcmp(levels[i].kernels->isa, isa) && levels[i].runsHere())
-      return levels[i].kernels;
-  return NULL;
+  return *isa ? findLevel(isa) : NULL;
 }
 
 lrmoeResult_t lrmoeRowKernelsGet(const struct lrmoeRowKernels **kernels) {
   const char *wanted = lrmoeParamGetText(lrmoeParamIsa);
-  const struct lrmoeRowKernels *found = NULL;
-  for (int i = 0; i < numLevels && !found; i++)
-    if (!*wanted ? levels[i].runsHere()
-                 : !strcmp(levels[i].kernels->isa, wanted))
-      found = lrmoeRowKernelsFind(levels[i].kernels->isa);
+  const struct lrmoeRowKernels *found = findLevel(wanted);
   if (!found)
     return LRMOE_FAIL(lrmoeInvalidArgument,
                       "LRMOE_ISA=%s: no such level, or this CPU lacks it",

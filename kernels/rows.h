@@ -1,9 +1,9 @@
 /* Row kernels of the CPU backend: the contract.
  *
  * Rows are [H] elements of bf16, fp16 or fp32, row-major and contiguous;
- * arithmetic is fp32.  rows_cpu.c is compiled once per x86-64 level and
- * lrmoeRowKernelsGet chooses at run time; all levels give the same bits,
- * because nothing is contracted or reassociated.
+ * arithmetic is fp32.  rows_cpu.h is compiled once per x86-64 level and
+ * lrmoeRowKernelsGet chooses at run time; all levels give the same bits
+ * (of a NaN: that it is one), because nothing is contracted or reassociated.
  *
  * Reproducible sums (design invariant 4): element j of a row is added by lane
  * (j / 8) mod 32 in ascending order, multiply then add; then the 32 lanes are
@@ -60,7 +60,8 @@ struct lrmoeRowKernels {
   void (*gather)(const struct lrmoeRows *rows, int64_t numRows,
                  lrmoeDataType_t outType, void *out);
 
-  /* out[index[i]] += scale[i] * rows[i], fp32, in order of i; scale NULL: 1. */
+  /* out[index[i]] += scale[i] * rows[i], fp32, in order of i; scale NULL: 1,
+   * index NULL: i. */
   void (*addRows)(int64_t width, int64_t numRows, const float *rows,
                   const float *scale, const int64_t *index, float *out);
 

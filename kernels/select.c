@@ -1,10 +1,11 @@
 /* Exact top-quota selection by radix histograms: see select.h.
  *
  * The threshold is found digit by digit, highest first (11, 11 and 10 bits, or
- * four times 8 when there are not so many keys): of the keys that share the digits found so far, a histogram of the next digit
- * tells in which bin the quota-th largest key lies.  When a bin is needed
- * whole, lower digits do not matter and the search ends.  The cost does not
- * depend on the quota, and the result is that of a stable sort.
+ * four times 8 when there are not so many keys): of the keys that share the
+ * digits found so far, a histogram of the next digit tells in which bin the
+ * quota-th largest key lies.  When a bin is needed whole, lower digits do not
+ * matter and the search ends.  The cost does not depend on the quota, and the
+ * result is that of a stable sort.
  *
  * Scores of one expert share few exponents, so successive keys hit the same
  * bin; several histograms side by side keep their additions independent.
@@ -92,12 +93,14 @@ static void refine(int64_t numKeys, const uint32_t *keys, int bits,
 
 static void selectByDigits(int64_t numKeys, const uint32_t *keys, int64_t quota,
                            uint8_t *kept) {
-  static const int longDigits[] = {11, 11, 10};
   static const int shortDigits[] = {8, 8, 8, 8};
+  static const int longDigits[] = {11, 11, 10};
   const int *bits = numKeys < manyKeys ? shortDigits : longDigits;
+  int numDigits = numKeys < manyKeys ? 4 : 3;
   struct threshold threshold = {0, 32, quota, numKeys};
-  while (threshold.shift > 0 && threshold.needed < threshold.available)
-    refine(numKeys, keys, *bits++, &threshold);
+  for (int digit = 0; digit < numDigits; digit++)
+    if (threshold.needed < threshold.available)
+      refine(numKeys, keys, bits[digit], &threshold);
   /* All of the last bin, or its first ones if they are equal. */
   uint32_t least = (uint32_t)(threshold.prefix << threshold.shift);
   if (threshold.needed == threshold.available) {

@@ -102,7 +102,8 @@ static enum toolExit compareWays(struct backwardRank *r,
   for (int i = 1; i < count && code == toolGood; i++) {
     struct outcome got = {0};
     code = runWay(r, ways[i], &got);
-    if (code == toolGood) compareOutcomes(r, &got, &reference, result);
+    if (code == toolGood && got.dx && reference.dx)
+      compareOutcomes(r, &got, &reference, result);
     freeOutcome(&got);
   }
   freeOutcome(&reference);

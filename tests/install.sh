@@ -40,7 +40,8 @@ int main(void) {
 END
 
 # ---- pkg-config ----
-export PKG_CONFIG_PATH="$(dirname "$pc")"
+PKG_CONFIG_PATH=$(dirname "$pc")
+export PKG_CONFIG_PATH
 [ "$(pkg-config --modversion lrmoe)" = "$version" ] ||
   fail "pkg-config says version $(pkg-config --modversion lrmoe)"
 libdir=$(pkg-config --variable=libdir lrmoe)
@@ -60,19 +61,24 @@ find_package(lrmoe $version REQUIRED)
 add_executable(user user.c)
 target_link_libraries(user PRIVATE lrmoe::lrmoe)
 END
-"$cmake" -S "$work/user" -B "$work/user/build" -DCMAKE_C_COMPILER="$CC" \
-  -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 &&
-  "$cmake" --build "$work/user/build" >"$work/log" 2>&1 || {
+configure() { # build-folder
+  "$cmake" -S "$work/user" -B "$1" -DCMAKE_C_COMPILER="$CC" \
+    -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1
+}
+configure "$work/user/build" || {
   cat "$work/log" >&2
   fail "find_package(lrmoe)"
+}
+"$cmake" --build "$work/user/build" >"$work/log" 2>&1 || {
+  cat "$work/log" >&2
+  fail "the find_package build"
 }
 said=$("$work/user/build/user")
 [ "$said" = "$version" ] || fail "the find_package build says $said"
 # Another minor release is another interface, until 1.0.
 sed -i 's/find_package(lrmoe [0-9.]*/find_package(lrmoe 0.99/' \
   "$work/user/CMakeLists.txt"
-if "$cmake" -S "$work/user" -B "$work/user/build2" \
-  -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null 2>&1; then
+if configure "$work/user/build2"; then
   fail "find_package(lrmoe 0.99) takes $version"
 fi
 

@@ -67,18 +67,23 @@ static void commFree(struct ncclComm *comm) {
   lrmoeFree(comm);
 }
 
-lrmoeResult_t lrmoeCpuCommInit(int numRanks, const lrmoeUniqueId *id, int rank,
-                               int64_t timeoutMs, struct ncclComm **comm) {
+static lrmoeResult_t checkPlace(int numRanks, int rank, int64_t timeoutMs) {
   enum {
     maxRanks = 1 << 20
   }; /* far beyond what the segment's size allows */
-  LRMOE_REQUIRE(id && comm, "id or comm is NULL");
   LRMOE_REQUIRE(numRanks >= 1 && numRanks <= maxRanks, "numRanks is %d",
                 numRanks);
   LRMOE_REQUIRE(rank >= 0 && rank < numRanks, "rank is %d, of %d", rank,
                 numRanks);
   LRMOE_REQUIRE(timeoutMs >= 0, "the time-out is %lld ms",
                 (long long)timeoutMs);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeCpuCommInit(int numRanks, const lrmoeUniqueId *id, int rank,
+                               int64_t timeoutMs, struct ncclComm **comm) {
+  LRMOE_REQUIRE(id && comm, "id or comm is NULL");
+  LRMOE_CHECK(checkPlace(numRanks, rank, timeoutMs));
   const struct lrmoeHeap *heap = NULL;
   LRMOE_CHECK(lrmoeHeapGet(&heap));
   struct ncclComm *made = NULL;
@@ -86,6 +91,8 @@ lrmoeResult_t lrmoeCpuCommInit(int numRanks, const lrmoeUniqueId *id, int rank,
   made->heap = heap;
   lrmoeResult_t result = lrmoeBootstrap(made, id);
   if (result != lrmoeSuccess) {
+    /* Ranks that think they have joined must not take this for a death. */
+    if (made->segment) lrmoeFailureBreak(made, result);
     commFree(made);
     return result;
   }

@@ -100,7 +100,8 @@ static lrmoeResult_t prepare(struct ncclComm *comm) {
     if (numRounds > comm->numRounds) comm->numRounds = numRounds;
     scratchBytes += alignScratch(lrmoeCollectiveScratch(comm, &comm->calls[i]));
   }
-  LRMOE_CHECK(lrmoeBufferReserve(&comm->scratch, scratchBytes));
+  /* At least a byte, so that scratch addresses are never null. */
+  LRMOE_CHECK(lrmoeBufferReserve(&comm->scratch, scratchBytes + 1));
   return beginRound(comm);
 }
 
@@ -213,6 +214,22 @@ static lrmoeResult_t addCall(struct ncclComm *comm,
   return lrmoeSuccess;
 }
 
+static lrmoeResult_t checkBuffers(const struct ncclComm *comm,
+                                  const struct lrmoeCall *call) {
+  int needsSend =
+      call->kind != lrmoeCallRecv &&
+      (call->kind != lrmoeCallBroadcast || call->peer == comm->rank);
+  int needsRecv = call->kind != lrmoeCallSend;
+  if (!call->count) return lrmoeSuccess;
+  LRMOE_REQUIRE(!needsSend || call->send,
+                "the send buffer is NULL for %zu elements", call->count);
+  LRMOE_REQUIRE(!needsRecv || call->recv,
+                "the receive buffer is NULL for %zu elements", call->count);
+  LRMOE_REQUIRE(call->kind != lrmoeCallAllToAll || call->send != call->recv,
+                "an all-to-all cannot be in place");
+  return lrmoeSuccess;
+}
+
 static lrmoeResult_t checkCall(struct ncclComm *comm,
                                const struct lrmoeCall *call) {
   LRMOE_CHECK(lrmoeCommUsable(comm));
@@ -224,18 +241,7 @@ static lrmoeResult_t checkCall(struct ncclComm *comm,
                 "peer or root is rank %d, of %d", call->peer, comm->numRanks);
   size_t most = INT64_MAX / elementBytes / (size_t)comm->numRanks;
   LRMOE_REQUIRE(call->count <= most, "count is %zu, too large", call->count);
-  int needsSend =
-      call->kind != lrmoeCallRecv &&
-      (call->kind != lrmoeCallBroadcast || call->peer == comm->rank);
-  int needsRecv = call->kind != lrmoeCallSend;
-  LRMOE_REQUIRE(!call->count || !needsSend || call->send,
-                "the send buffer is NULL for %zu elements", call->count);
-  LRMOE_REQUIRE(!call->count || !needsRecv || call->recv,
-                "the receive buffer is NULL for %zu elements", call->count);
-  int isInPlaceAllToAll = call->kind == lrmoeCallAllToAll && call->count &&
-                          call->send == call->recv;
-  LRMOE_REQUIRE(!isInPlaceAllToAll, "an all-to-all cannot be in place");
-  return lrmoeSuccess;
+  return checkBuffers(comm, call);
 }
 
 /* A wrong argument leaves the communicator whole, as in NCCL; when this rank

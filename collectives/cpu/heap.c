@@ -86,13 +86,13 @@ static lrmoeResult_t heapMap(struct lrmoeHeap *made,
 }
 
 /* Two threads may both make a heap; the second to finish drops its own. */
-lrmoeResult_t lrmoeHeapGet(const struct lrmoeHeap **given) {
+lrmoeResult_t lrmoeHeapGet(const struct lrmoeHeap **own) {
   lrmoeProcessLock();
   lrmoeForkRegister(forgetHeap);
   int exists = heapMapping != NULL;
   lrmoeProcessUnlock();
   if (exists) {
-    *given = &heap;
+    *own = &heap;
     return lrmoeSuccess;
   }
   struct lrmoeHeap made = {0};
@@ -113,7 +113,7 @@ lrmoeResult_t lrmoeHeapGet(const struct lrmoeHeap **given) {
     close(made.fd);
     lrmoeFree(first);
   }
-  if (result == lrmoeSuccess) *given = &heap;
+  if (result == lrmoeSuccess) *own = &heap;
   return result;
 }
 

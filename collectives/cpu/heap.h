@@ -16,13 +16,13 @@ struct lrmoeHeap {
 };
 
 /* This process's heap, made by the first call; never freed. */
-lrmoeResult_t lrmoeHeapGet(const struct lrmoeHeap **heap);
+lrmoeResult_t lrmoeHeapGet(const struct lrmoeHeap **own);
 
 lrmoeResult_t lrmoeHeapAllocate(size_t bytes, void **pointer);
 lrmoeResult_t lrmoeHeapFree(void *pointer);
 
 /* Whether [pointer, pointer + bytes) lies in the heap. */
-int lrmoeHeapHolds(const struct lrmoeHeap *heap, const void *pointer,
+int lrmoeHeapHolds(const struct lrmoeHeap *own, const void *pointer,
                    uint64_t bytes);
 
 /* Whether it lies in one allocated block. */

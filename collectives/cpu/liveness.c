@@ -146,10 +146,12 @@ void lrmoeLivenessTick(struct ncclComm *comm) {
   if (sinceTick < tickNs && comm->suspect < 0) return;
   comm->tickNs = now;
   lrmoeLivenessBeat(comm, now);
-  if (comm->hasMoved) comm->progressNs = now;
-  comm->hasMoved = 0;
   /* Time in which this rank itself was stopped is not the peers' fault. */
-  if (sinceTick > stoppedNs) comm->progressNs += sinceTick - tickNs;
+  if (comm->hasMoved)
+    comm->progressNs = now;
+  else if (sinceTick > stoppedNs)
+    comm->progressNs += sinceTick - tickNs;
+  comm->hasMoved = 0;
   int awaited = lrmoeLivenessAwaited(comm);
   atomic_store(&comm->seat->waitsFor, awaited);
   checkPeers(comm);

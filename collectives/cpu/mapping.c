@@ -59,13 +59,17 @@ void lrmoeForkRegister(void (*forgetHeap)(void)) {
 
 static struct lrmoeMapping *entryFind(const uint64_t token[2]) {
   struct lrmoeMapping *entry = mappings;
-  while (entry && memcmp(entry->token, token, sizeof entry->token))
+  while (entry && memcmp(entry->token, token, sizeof entry->token) != 0)
     entry = entry->next;
   return entry;
 }
 
 static lrmoeResult_t entryMap(const struct lrmoeMappingArgs *args,
                               struct lrmoeMapping *entry) {
+  if (args->fd < 0)
+    return LRMOE_FAIL(lrmoeSystemError,
+                      "a memfd did not come through the "
+                      "socket: too many open files (ulimit -n)?");
   if (args->maxFds) LRMOE_CHECK(LRMOE_ALLOCATE(args->maxFds, &entry->fds));
   entry->maxFds = args->maxFds;
   memcpy(entry->token, args->token, sizeof entry->token);
@@ -105,9 +109,10 @@ lrmoeResult_t lrmoeMappingOpen(const struct lrmoeMappingArgs *args,
   lrmoeResult_t result = lrmoeSuccess;
   struct lrmoeMapping *entry = entryFind(args->token);
   if (!entry) result = entryMake(args, &entry);
-  int isKept = result == lrmoeSuccess && entry->numFds < entry->maxFds;
+  int isKept =
+      result == lrmoeSuccess && args->fd >= 0 && entry->numFds < entry->maxFds;
   if (isKept) entry->fds[entry->numFds++] = args->fd;
-  if (!isKept) close(args->fd);
+  if (!isKept && args->fd >= 0) close(args->fd);
   if (result == lrmoeSuccess) {
     entry->numUsers++;
     *mapping = entry;

@@ -207,14 +207,14 @@ static lrmoeResult_t pullMemory(struct ncclComm *comm, int peer,
   return result == lrmoeSuccess ? lrmoeSuccess : lrmoeFailureCheck(comm);
 }
 
-/* Copies what the ring holds of a message; whether that was anything. */
-static int pullRing(struct ncclComm *comm, struct lrmoeLane *lane,
-                    const struct lrmoePost *post,
-                    struct lrmoeMessage *message) {
+/* Copies what the ring holds of a message. */
+static void pullRing(struct ncclComm *comm, struct lrmoeLane *lane,
+                     const struct lrmoePost *post,
+                     struct lrmoeMessage *message) {
   uint64_t ringBytes = (uint64_t)comm->segment->ringBytes;
   uint64_t position = post->where + message->moved;
   uint64_t produced = atomic_load(&lane->in->produced);
-  if (produced <= position) return 0;
+  if (produced <= position) return;
   uint64_t part = produced - position;
   uint64_t left = message->bytes - message->moved;
   if (part > left) part = left;
@@ -225,37 +225,42 @@ static int pullRing(struct ncclComm *comm, struct lrmoeLane *lane,
   lrmoeCopy(data + head, lane->inRing, part - head);
   message->moved += part;
   atomic_store(&lane->in->consumed, position + part);
-  return 1;
+}
+
+/* Copies what can be copied now of the first message that is awaited from
+ * peer, which has posted it; whether anything moved, and whether all has. */
+static lrmoeResult_t take(struct ncclComm *comm, int peer, int *moved,
+                          int *isOver) {
+  struct lrmoeLane *lane = &comm->lanes[peer];
+  struct lrmoeMessage *message = &comm->messages[lane->recvs.first];
+  struct lrmoePost *post = &lane->in->posts[lane->numTaken % lrmoeMaxPosts];
+  if (!message->isStarted) LRMOE_FAULT_POINT("copy");
+  message->isStarted = 1;
+  if (post->bytes != message->bytes) return failMismatch(comm, peer, message);
+  uint64_t before = message->moved;
+  if (post->kind == lrmoePostRing)
+    pullRing(comm, lane, post, message);
+  else
+    LRMOE_CHECK(pullMemory(comm, peer, post, message));
+  *isOver = message->moved == message->bytes;
+  *moved = *isOver || message->moved != before;
+  if (!*isOver) return lrmoeSuccess;
+  lane->recvs.first = message->next;
+  comm->numOpen--;
+  atomic_store(&lane->in->numTaken, ++lane->numTaken);
+  return lrmoeSuccess;
 }
 
 static lrmoeResult_t progressRecvs(struct ncclComm *comm, int peer,
                                    int *moved) {
   struct lrmoeLane *lane = &comm->lanes[peer];
-  while (lane->recvs.first != lrmoeNoMessage &&
+  int isOver = 1;
+  while (isOver && lane->recvs.first != lrmoeNoMessage &&
          atomic_load(&lane->in->numPosted) != lane->numTaken) {
-    struct lrmoeMessage *message = &comm->messages[lane->recvs.first];
-    struct lrmoePost *post = &lane->in->posts[lane->numTaken % lrmoeMaxPosts];
-    if (!message->isStarted) {
-      LRMOE_FAULT_POINT("copy");
-      message->isStarted = 1;
-    }
-    if (post->bytes != message->bytes) return failMismatch(comm, peer, message);
-    uint64_t before = message->moved;
-    if (post->kind == lrmoePostRing)
-      *moved |= pullRing(comm, lane, post, message);
-    else
-      LRMOE_CHECK(pullMemory(comm, peer, post, message));
-    int isOver = message->moved == message->bytes;
-    if (isOver) {
-      lane->recvs.first = message->next;
-      comm->numOpen--;
-      atomic_store(&lane->in->numTaken, ++lane->numTaken);
-    }
-    if (isOver || message->moved != before) {
-      *moved = 1;
-      lrmoeBellRing(comm, peer);
-    }
-    if (!isOver) break;
+    int movedNow = 0;
+    LRMOE_CHECK(take(comm, peer, &movedNow, &isOver));
+    if (movedNow) lrmoeBellRing(comm, peer);
+    *moved |= movedNow;
   }
   return lrmoeSuccess;
 }

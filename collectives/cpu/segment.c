@@ -55,8 +55,14 @@ char *lrmoeSegmentRing(struct lrmoeSegment *segment, int from, int to) {
          channelIndex(segment, from, to) * (size_t)segment->ringBytes;
 }
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u /* Linux 6.3; some systems insist on it */
+#endif
+
 lrmoeResult_t lrmoeMemfdCreate(const char *name, size_t bytes, int *fd) {
-  int made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  int made = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+  if (made < 0 && errno == EINVAL) made = memfd_create(name, flags);
   if (made < 0)
     return LRMOE_FAIL(lrmoeSystemError, "memfd_create: %s", strerror(errno));
   /* A file that shrinks would turn a peer's read into SIGBUS. */

@@ -306,8 +306,21 @@ static int missGemm(struct driver *d) {
   return 0;
 }
 
+/* A rank that is still leaving an earlier call when rank 1 breaks the
+ * communicator gets the error there. */
 static int missGemmRank(const struct testRank *self) {
-  return withDriver(self, missGemm);
+  struct driver d;
+  struct oracleCase spec = smallCase();
+  int failed = driverOpen(&d, self, &spec);
+  if (failed && self->rank != 1) {
+    lrmoeResult_t error = lrmoeSuccess;
+    failed = !d.comm || lrmoeCommGetAsyncError(d.comm, &error) ||
+             error != lrmoeRemoteError;
+  } else if (!failed) {
+    failed = missGemm(&d);
+  }
+  driverClose(&d);
+  return failed;
 }
 
 START_TEST(gemmMissingOnOneRank) {

@@ -1,5 +1,6 @@
 /* Activations against double, at every level: accuracy over the whole range,
  * equal bits, backward's phi equal to forward's. */
+#include "base/hash.h"
 #include "naive.h"
 #include "support/suite.h"
 
@@ -182,6 +183,25 @@ START_TEST(levelsGiveTheSameBits) {
 }
 END_TEST
 
+/* What other compilers and machines must give, bit by bit: a check sum of one
+ * run.  It changes only when the formulas do. */
+START_TEST(bitsAreTheKnownOnes) {
+  static const uint64_t known[] = {0xafa48fccbd7da115, 0xf8a4623edd80020b};
+  struct naiveRandom random = {77};
+  struct run run = runMake(&random, _i);
+  size_t phiBytes = (size_t)(numRows * run.ffn) * 4;
+  size_t fc1Bytes = (size_t)(numRows * run.fc1Width) * 4;
+  runKernels(&run, lrmoeRowKernelsFind("v1"));
+  uint64_t sum = lrmoeHash(0, run.saved, fc1Bytes);
+  sum = lrmoeHash(sum, run.phi, phiBytes);
+  sum = lrmoeHash(sum, run.dFc1, fc1Bytes);
+  sum = lrmoeHash(sum, run.phiNorm, sizeof run.phiNorm);
+  sum = lrmoeHash(sum, run.dWeights, sizeof run.dWeights);
+  ck_assert_msg(sum == known[_i], "0x%016llx", (unsigned long long)sum);
+  runFree(&run);
+}
+END_TEST
+
 /* Distance in units of the last place of the expected value. */
 static double unitsOff(float got, double expected) {
   int exponent = expected != 0 ? ilogb(expected) : -126;
@@ -272,6 +292,7 @@ int main(void) {
   tcase_set_timeout(tests, 120);
   tcase_add_loop_test(tests, equalsTheFormulas, 0, 24);
   tcase_add_loop_test(tests, levelsGiveTheSameBits, 0, 24);
+  tcase_add_loop_test(tests, bitsAreTheKnownOnes, 0, 2);
   tcase_add_loop_test(tests, siluIsAccurate, 0, numLevels);
   tcase_add_loop_test(tests, extremesAreHandled, 0, numLevels);
   suite_add_tcase(suite, tests);

@@ -70,6 +70,18 @@ static void assertSameBits(const void *got, const void *expected, size_t bytes,
                 what);
 }
 
+static void naiveSums(const struct lrmoeRows *rows, int64_t row,
+                      float sums[2]) {
+  float squares[maxWidth], absolutes[maxWidth];
+  for (int64_t j = 0; j < rows->width; j++) {
+    float value = (float)naiveRowGet(rows, row, j);
+    squares[j] = value * value;
+    absolutes[j] = fabsf(value);
+  }
+  sums[0] = naiveLaneSum(squares, rows->width);
+  sums[1] = naiveLaneSum(absolutes, rows->width);
+}
+
 /* The sums must equal the rule of invariant 4 bit by bit. */
 START_TEST(sumsFollowTheRule) {
   struct naiveRandom random = {(uint64_t)_i};
@@ -82,14 +94,8 @@ START_TEST(sumsFollowTheRule) {
     kernels->sumSquares(&given.rows, given.shape.numRows, squares);
     kernels->sumAbs(&given.rows, given.shape.numRows, sums);
     for (int64_t i = 0; i < given.shape.numRows; i++) {
-      float square[maxWidth], absolute[maxWidth];
-      for (int64_t j = 0; j < given.shape.width; j++) {
-        float value = (float)naiveRowGet(&given.rows, i, j);
-        square[j] = value * value;
-        absolute[j] = fabsf(value);
-      }
-      float expected[2] = {naiveLaneSum(square, given.shape.width),
-                           naiveLaneSum(absolute, given.shape.width)};
+      float expected[2];
+      naiveSums(&given.rows, i, expected);
       assertSameBits(&squares[i], &expected[0], 4, kernels->isa);
       assertSameBits(&sums[i], &expected[1], 4, kernels->isa);
     }

@@ -85,6 +85,21 @@ START_TEST(equalsAStableSort) {
 }
 END_TEST
 
+/* So many keys that digits are longer. */
+START_TEST(manyKeysToo) {
+  enum {
+    numKeys = 40003
+  };
+  struct naiveRandom random = {(uint64_t)_i};
+  uint32_t *keys = malloc(numKeys * sizeof *keys);
+  for (int64_t i = 0; i < numKeys; i++)
+    keys[i] = makeKey(&random, _i, i);
+  checkQuota(numKeys, keys, 1);
+  checkQuota(numKeys, keys, naiveRandomBelow(&random, numKeys));
+  free(keys);
+}
+END_TEST
+
 START_TEST(keysOrderLikeScores) {
   ck_assert_uint_eq(lrmoeScoreKey(0.0f), lrmoeScoreKey(-0.0f));
   ck_assert_uint_eq(lrmoeScoreKey(-2.5f), lrmoeScoreKey(2.5f));
@@ -138,6 +153,7 @@ int main(void) {
   TCase *tests = tcase_create("select");
   tcase_set_timeout(tests, 60);
   tcase_add_loop_test(tests, equalsAStableSort, 0, 14);
+  tcase_add_loop_test(tests, manyKeysToo, 0, 7);
   tcase_add_test(tests, keysOrderLikeScores);
   tcase_add_test(tests, scoresMultiplyInOrder);
   suite_add_tcase(suite, tests);

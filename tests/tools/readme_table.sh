@@ -58,6 +58,7 @@ sed 's/| 30000 |/| 30001 |/' "$good" >"$work/bad.md"
 must_fail 'another default'
 grep -v LRMOE_DEBUG "$good" >"$work/bad.md"
 must_fail 'a missing row'
+# shellcheck disable=SC2016
 sed 's/^| `LRMOE_DEBUG`/| `LRMOE_OLD` | 1 | Gone. |\n&/' "$good" \
   >"$work/bad.md"
 must_fail 'a spare row'

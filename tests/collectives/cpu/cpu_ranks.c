@@ -49,7 +49,8 @@ int testMatches(const void *buffer, size_t bytes, int from, int to,
   const unsigned char *next = buffer;
   makePattern(pattern, from, to, serial);
   for (size_t at = 0; at < bytes; at += period)
-    if (memcmp(next + at, pattern, bytes - at < period ? bytes - at : period))
+    if (memcmp(next + at, pattern, bytes - at < period ? bytes - at : period) !=
+        0)
       return 0;
   return 1;
 }

@@ -29,13 +29,11 @@ struct sweep {
 /* A group of every kind of call, with both kinds of memory. */
 static lrmoeResult_t talk(const struct testRank *self, struct ncclComm *comm,
                           char *out, char *in) {
-  enum {
-    bytes = 5000
-  };
+  const size_t bytes = 5000;
   LRMOE_CHECK(CPU->groupStart());
   for (int peer = 0; peer < self->numRanks; peer++) {
-    CPU->send(out + peer * bytes, bytes, lrmoeUint8, peer, comm, NULL);
-    CPU->recv(in + peer * bytes, bytes, lrmoeUint8, peer, comm, NULL);
+    CPU->send(out + (size_t)peer * bytes, bytes, lrmoeUint8, peer, comm, NULL);
+    CPU->recv(in + (size_t)peer * bytes, bytes, lrmoeUint8, peer, comm, NULL);
   }
   CPU->allReduce(in + 20000, in + 20000, 3000, lrmoeInt32, lrmoeSum, comm,
                  NULL);
