@@ -2,6 +2,7 @@
 #include "support/ranks.h"
 
 #include <check.h>
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -98,7 +99,8 @@ int testRanksRun(int numRanks, testRankBody body, void *user) {
   ck_assert_ptr_nonnull(pids);
   testRanksFork(numRanks, body, user, pids);
   int numFailed = 0;
-  for (int i = 0; i < numRanks; i++) numFailed += testRankWait(pids[i]) != 0;
+  for (int i = 0; i < numRanks; i++)
+    numFailed += testRankWait(pids[i]) != 0;
   free(pids);
   return numFailed;
 #endif

@@ -17,21 +17,21 @@ struct testRank {
 typedef int (*testRankBody)(const struct testRank *rank);
 
 /* Says what failed, with the library's last error, and leaves the body. */
-#define RANK_OK(self, call)                                                    \
-  do {                                                                         \
-    lrmoeResult_t got_ = (call);                                               \
-    if (got_ != lrmoeSuccess) {                                                \
-      testRankComplain((self), __FILE__, __LINE__, #call, got_);               \
-      return 1;                                                                \
-    }                                                                          \
+#define RANK_OK(self, call)                                      \
+  do {                                                           \
+    lrmoeResult_t got_ = (call);                                 \
+    if (got_ != lrmoeSuccess) {                                  \
+      testRankComplain((self), __FILE__, __LINE__, #call, got_); \
+      return 1;                                                  \
+    }                                                            \
   } while (0)
 
-#define RANK_TRUE(self, condition)                                             \
-  do {                                                                         \
-    if (!(condition)) {                                                        \
-      testRankComplain((self), __FILE__, __LINE__, #condition, lrmoeSuccess);  \
-      return 1;                                                                \
-    }                                                                          \
+#define RANK_TRUE(self, condition)                                            \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      testRankComplain((self), __FILE__, __LINE__, #condition, lrmoeSuccess); \
+      return 1;                                                               \
+    }                                                                         \
   } while (0)
 
 void testRankComplain(const struct testRank *self, const char *file, int line,

@@ -2,23 +2,23 @@
 #ifndef LRMOE_TESTS_SUPPORT_SUITE_H
 #define LRMOE_TESTS_SUPPORT_SUITE_H
 
-#include <check.h>
-
 #include "lrmoe.h"
 
+#include <check.h>
+
 /* Asserts success and shows the library's last error otherwise. */
-#define ASSERT_OK(call)                                                        \
-  do {                                                                         \
-    lrmoeResult_t got_ = (call);                                               \
-    ck_assert_msg(got_ == lrmoeSuccess, "%s: %s: %s", #call,                   \
-                  lrmoeGetErrorString(got_), lrmoeGetLastError());             \
+#define ASSERT_OK(call)                                            \
+  do {                                                             \
+    lrmoeResult_t got_ = (call);                                   \
+    ck_assert_msg(got_ == lrmoeSuccess, "%s: %s: %s", #call,       \
+                  lrmoeGetErrorString(got_), lrmoeGetLastError()); \
   } while (0)
 
-#define ASSERT_RESULT(call, expected)                                          \
-  do {                                                                         \
-    lrmoeResult_t got_ = (call);                                               \
-    ck_assert_msg(got_ == (expected), "%s: got %s, expected %s", #call,        \
-                  lrmoeGetErrorString(got_), lrmoeGetErrorString(expected));   \
+#define ASSERT_RESULT(call, expected)                                        \
+  do {                                                                       \
+    lrmoeResult_t got_ = (call);                                             \
+    ck_assert_msg(got_ == (expected), "%s: got %s, expected %s", #call,      \
+                  lrmoeGetErrorString(got_), lrmoeGetErrorString(expected)); \
   } while (0)
 
 /* Runs the suite and gives main's exit status. */
