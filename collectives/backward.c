@@ -4,6 +4,7 @@
  * fp32, instances ascending; with a row per pair each dx is rounded into its
  * place among the rows to be sent. */
 #include "base/config.h"
+#include "collectives/replica.h"
 #include "collectives/step.h"
 
 #include <string.h>
@@ -64,26 +65,37 @@ static lrmoeResult_t openSums(struct lrmoeStep *step) {
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t expertBackward(struct lrmoeStep *step) {
+/* The rows of one instance that stayed, or those that moved here and whose
+ * state is computed again. */
+static lrmoeResult_t runRows(struct lrmoeStep *step, int32_t j, int isMoved) {
   struct lrmoeLayer *layer = step->layer;
   const lrmoeHandoff_t *handoff = &step->handoff;
   int64_t width = lrmoeFc1Width(layer->activation, layer->ffn);
+  int64_t split = handoff->offsets[j] + handoff->stayed[j];
+  int64_t first = isMoved ? split : handoff->offsets[j];
+  int64_t last = isMoved ? handoff->offsets[j + 1] : split;
+  struct putTarget target = {step, first};
+  const struct lrmoeExpertBackward args = {
+      .weights = lrmoeStepWeights(step, j),
+      .numRows = last - first,
+      .g = {handoff->g, handoff->gRow + first, layer->type, layer->hidden},
+      .x = {isMoved ? handoff->movedX : handoff->x, handoff->xRow + first,
+            layer->type, layer->hidden},
+      .saved = {isMoved ? NULL : step->saved, handoff->fwdRow + first,
+                layer->type, width},
+      .alpha = handoff->weights + first,
+      .sink = putRows,
+      .user = &target,
+  };
+  return lrmoeExpertRunBackward(&layer->experts, &args);
+}
+
+static lrmoeResult_t expertBackward(struct lrmoeStep *step) {
+  struct lrmoeLayer *layer = step->layer;
   LRMOE_CHECK(openSums(step));
   for (int32_t j = 0; j < step->numInstances; j++) {
-    int64_t first = handoff->offsets[j];
-    int32_t local = lrmoeLayerLocalIndex(layer, handoff->experts[j]);
-    struct putTarget target = {step, first};
-    const struct lrmoeExpertBackward args = {
-        .weights = layer->weights[local],
-        .numRows = handoff->offsets[j + 1] - first,
-        .g = {handoff->g, handoff->gRow + first, layer->type, layer->hidden},
-        .x = {handoff->x, handoff->xRow + first, layer->type, layer->hidden},
-        .saved = {step->saved, handoff->fwdRow + first, layer->type, width},
-        .alpha = handoff->weights + first,
-        .sink = putRows,
-        .user = &target,
-    };
-    LRMOE_CHECK(lrmoeExpertRunBackward(&layer->experts, &args));
+    LRMOE_CHECK(runRows(step, j, 0));
+    LRMOE_CHECK(runRows(step, j, 1));
   }
   lrmoeMeterAdd(&step->meter, lrmoeExpertScratchBytes(&layer->experts));
   lrmoeMeterAdd(&step->meter, -lrmoeExpertScratchBytes(&layer->experts));

@@ -4,13 +4,13 @@
 
 #include "collectives/step.h"
 
+/* Works out which rows cross and lays the handoff out.  Local. */
+lrmoeResult_t lrmoeCompactRoute(struct lrmoeStep *step);
+
+/* Whether a kept pair's executor needs its row of x, and its alpha, again. */
+int lrmoeCompactComesWithX(const struct lrmoeStep *step, int64_t pair);
+
 /* Rows of a region that belong to one peer when peers write into it. */
 int64_t lrmoeWindowStride(const struct lrmoeRegion *region, int numRanks);
-
-/* Tells every rank how many rows were written into its window, and checks what
- * the others say: rows sent = rows received (design invariant 6).  Orders the
- * writes before the reads. */
-lrmoeResult_t lrmoeCompactArrived(struct lrmoeStep *step, const int64_t *sent,
-                                  const int64_t *expected);
 
 #endif

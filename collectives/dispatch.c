@@ -1,10 +1,12 @@
 /* Dispatch (round F1): every routed pair to its executor, a row per (token,
  * rank).
  *
- * Two messages per pair of ranks.  The first says how many rows follow and, for
- * each pair in wire order (which both ends know from demand and plan), its row
- * and its alpha.  The second is the rows.  It also carries the plan's hash, so
+ * Two messages per pair of ranks.  The first has, for each pair in wire order
+ * (which both ends know from demand and plan), its token and its alpha; rows
+ * follow in ascending order of token, so that both ends number them alike.
+ * The second is the rows.  It also carries the plan's hash, so
  * that ranks with different plans find out before rows move. */
+#include "collectives/replica.h"
 #include "collectives/route.h"
 
 #include <string.h>
@@ -27,8 +29,8 @@ static void layMetaOut(const int64_t *pairOffsets, int numRanks,
         pairOffsets[r] * pairBytes + r * (int64_t)sizeof(struct dispatchHeader);
 }
 
-static void writeMeta(const struct lrmoeStep *step, const int32_t *rowOf,
-                      const int64_t *offsets, char *out) {
+static void writeMeta(const struct lrmoeStep *step, const int64_t *offsets,
+                      char *out) {
   int numRanks = step->layer->comm->numRanks;
   for (int d = 0; d < numRanks; d++) {
     struct dispatchHeader header = {step->plan->hash, step->rowOffsets[d + 1] -
@@ -41,8 +43,8 @@ static void writeMeta(const struct lrmoeStep *step, const int32_t *rowOf,
     char *weights = at + count * (int64_t)sizeof(int32_t);
     for (int64_t i = 0; i < count; i++) {
       int64_t sorted = step->wire[first + i];
-      memcpy(at + i * (int64_t)sizeof(int32_t), &rowOf[step->sorted[sorted]],
-             sizeof(int32_t));
+      int32_t token = (int32_t)step->sortedTokens[sorted];
+      memcpy(at + i * (int64_t)sizeof token, &token, sizeof token);
       memcpy(weights + i * (int64_t)sizeof(float), &step->sortedWeights[sorted],
              sizeof(float));
     }
@@ -68,50 +70,61 @@ static lrmoeResult_t readHeaders(struct lrmoeStep *step, const int64_t *offsets,
   return lrmoeSuccess;
 }
 
-/* Row and alpha of the pairs of one (source, instance).  rows and weights are
- * the source's, unaligned. */
-static lrmoeResult_t readSegment(struct lrmoeStep *step, int s,
-                                 const struct lrmoeSegment *segment,
-                                 const char *rows, const char *weights) {
-  int64_t base = step->recvRowOffsets[s];
-  int64_t numRows = step->recvRowOffsets[s + 1] - base;
-  int64_t first = segment->wire - step->recvOffsets[s];
-  memcpy(step->alpha + segment->local, weights + first * (int64_t)sizeof(float),
-         (size_t)segment->count * sizeof(float));
-  for (int64_t i = 0; i < segment->count; i++) {
-    int32_t row;
-    memcpy(&row, rows + (first + i) * (int64_t)sizeof row, sizeof row);
-    if (row < 0 || row >= numRows)
-      return LRMOE_FAIL(lrmoeInternalError, "rank %d names row %d of %lld", s,
-                        row, (long long)numRows);
-    step->xRow[segment->local + i] = base + row;
+/* Tokens and alphas of one source, from wire into local order. */
+static lrmoeResult_t readPairs(struct lrmoeStep *step, int s, const char *in) {
+  int64_t maxTokens = step->layer->maxTokens;
+  int64_t numPairs = step->recvOffsets[s + 1] - step->recvOffsets[s];
+  const char *tokens = in + sizeof(struct dispatchHeader);
+  const char *weights = tokens + numPairs * (int64_t)sizeof(int32_t);
+  for (int32_t j = 0; j < step->numInstances; j++) {
+    const struct lrmoeSegment *segment =
+        &step->segments[(int64_t)s * step->numInstances + j];
+    int64_t first = segment->wire - step->recvOffsets[s];
+    memcpy(step->alpha + segment->local,
+           weights + first * (int64_t)sizeof(float),
+           (size_t)segment->count * sizeof(float));
+    memcpy(step->pairToken + segment->local,
+           tokens + first * (int64_t)sizeof(int32_t),
+           (size_t)segment->count * sizeof(int32_t));
+  }
+  for (int64_t i = 0; i < numPairs; i++) {
+    int32_t token;
+    memcpy(&token, tokens + i * (int64_t)sizeof token, sizeof token);
+    if (token < 0 || token >= maxTokens)
+      return LRMOE_FAIL(lrmoeInternalError, "rank %d names token %d", s, token);
   }
   return lrmoeSuccess;
 }
 
-/* From wire order into local order. */
-static lrmoeResult_t readPairs(struct lrmoeStep *step, const int64_t *offsets,
-                               const char *in) {
-  for (int s = 0; s < step->layer->comm->numRanks; s++) {
-    int64_t numPairs = step->recvOffsets[s + 1] - step->recvOffsets[s];
-    const char *rows = in + offsets[s] + sizeof(struct dispatchHeader);
-    const char *weights = rows + numPairs * (int64_t)sizeof(int32_t);
-    const struct lrmoeSegment *segments =
-        step->segments + (int64_t)s * step->numInstances;
-    for (int32_t j = 0; j < step->numInstances; j++)
-      LRMOE_CHECK(readSegment(step, s, &segments[j], rows, weights));
-  }
-  return lrmoeSuccess;
+/* Numbers the rows of one source: the distinct tokens of its pairs, ascending.
+ * rowOf [maxTokens] is room. */
+static lrmoeResult_t numberRows(struct lrmoeStep *step, int s, int64_t *rowOf) {
+  int64_t row = step->recvRowOffsets[s];
+  for (int64_t t = 0; t < step->layer->maxTokens; t++)
+    rowOf[t] = -1;
+  const struct lrmoeSegment *segments =
+      step->segments + (int64_t)s * step->numInstances;
+  for (int32_t j = 0; j < step->numInstances; j++)
+    for (int64_t i = 0; i < segments[j].count; i++)
+      rowOf[step->pairToken[segments[j].local + i]] = 0;
+  for (int64_t t = 0; t < step->layer->maxTokens; t++)
+    if (rowOf[t] == 0) rowOf[t] = row++;
+  for (int32_t j = 0; j < step->numInstances; j++)
+    for (int64_t i = segments[j].local;
+         i < segments[j].local + segments[j].count; i++)
+      step->xRow[i] = rowOf[step->pairToken[i]];
+  if (row == step->recvRowOffsets[s + 1]) return lrmoeSuccess;
+  return LRMOE_FAIL(
+      lrmoeInternalError, "rank %d announces %lld rows, its pairs need %lld", s,
+      (long long)(step->recvRowOffsets[s + 1] - step->recvRowOffsets[s]),
+      (long long)(row - step->recvRowOffsets[s]));
 }
 
 static lrmoeResult_t exchangeMeta(struct lrmoeStep *step) {
   struct lrmoeComm *comm = step->layer->comm;
   int64_t numRanks = comm->numRanks;
-  int32_t *rowOf = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch2,
-                            step->numTokens * step->layer->topk, &rowOf));
-  const struct lrmoeRowRoute route = {NULL, step->rowOffsets, step->rowTokens,
-                                      rowOf};
+  const struct lrmoeRowRoute route = {step->dest, step->layer->topk,
+                                      step->rowOffsets, step->rowTokens};
   LRMOE_CHECK(lrmoeRouteRows(step, &route));
 
   int64_t sendBytes = step->sendOffsets[numRanks] * pairBytes +
@@ -128,27 +141,41 @@ static lrmoeResult_t exchangeMeta(struct lrmoeStep *step) {
   char *recv = send + sendBytes;
   layMetaOut(step->sendOffsets, comm->numRanks, sendOffsets);
   layMetaOut(step->recvOffsets, comm->numRanks, recvOffsets);
-  writeMeta(step, rowOf, sendOffsets, send);
+  writeMeta(step, sendOffsets, send);
   const struct lrmoeExchange exchange = {send,        sendOffsets, recv,
                                          recvOffsets, 1,           0};
   LRMOE_CHECK(lrmoeExchangeRun(comm, &exchange, 1, NULL));
   LRMOE_CHECK(readHeaders(step, recvOffsets, recv));
-  return readPairs(step, recvOffsets, recv);
+  int64_t *rowOf = NULL;
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayScratch2, step->layer->maxTokens, &rowOf));
+  for (int s = 0; s < comm->numRanks; s++) {
+    LRMOE_CHECK(readPairs(step, s, recv + recvOffsets[s]));
+    LRMOE_CHECK(numberRows(step, s, rowOf));
+  }
+  return lrmoeSuccess;
 }
 
 static lrmoeResult_t reserveExecutor(struct lrmoeStep *step) {
   int64_t numLocal = step->instanceOffsets[step->numInstances];
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayXRow, numLocal, &step->xRow));
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayPairToken, numLocal, &step->pairToken));
   return LRMOE_RESERVE(step, lrmoeArrayAlpha, numLocal, &step->alpha);
 }
 
 static lrmoeResult_t dispatch(struct lrmoeStep *step, const void *x) {
   struct lrmoeLayer *layer = step->layer;
+  LRMOE_CHECK(lrmoeReplicasAcquire(step)); /* when forward runs again */
   LRMOE_CHECK(reserveExecutor(step));
   LRMOE_CHECK(exchangeMeta(step));
   int64_t numRecv = step->recvRowOffsets[layer->comm->numRanks];
-  LRMOE_CHECK(lrmoeStepReserve(step, lrmoeArrayXRows, numRecv,
-                               (size_t)layer->rowBytes, &step->xRows));
+  struct lrmoeBuffer *kept = layer->savedState == lrmoeSavedNone
+                                 ? &layer->forwardRows
+                                 : &step->arrays[lrmoeArrayXRows];
+  LRMOE_CHECK(
+      lrmoeBufferReserve(kept, (size_t)(numRecv * layer->rowBytes) + 1));
+  step->xRows = kept->data;
   const struct lrmoeRows rows = {x, step->rowTokens, layer->type,
                                  layer->hidden};
   layer->experts.kernels->gather(&rows, step->rowOffsets[layer->comm->numRanks],
@@ -162,9 +189,18 @@ static lrmoeResult_t dispatch(struct lrmoeStep *step, const void *x) {
 lrmoeResult_t lrmoeDispatch(lrmoeStep_t step, const void *x,
                             lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeDispatch", lrmoeStepPrepared,
-                              lrmoeStepPrepared, stream));
+                              lrmoeStepCombined, stream));
+  if (step->state != lrmoeStepPrepared && step->state != lrmoeStepCombined)
+    return LRMOE_FAIL(lrmoeInvalidUsage,
+                      "lrmoeDispatch: the step's forward has begun");
   LRMOE_REQUIRE(x || !step->numTokens, "x is NULL");
+  if (step->layer->active)
+    return LRMOE_FAIL(lrmoeInvalidUsage,
+                      "lrmoeDispatch: another step of the layer uses its "
+                      "buffers");
   LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, dispatch(step, x)));
+  /* With saved state none the rows lie in a buffer of the layer. */
+  if (step->layer->savedState == lrmoeSavedNone) step->layer->active = step;
   step->state = lrmoeStepDispatched;
   return lrmoeSuccess;
 }

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "collectives/replica.h"
 #include "collectives/step.h"
 
 #include <stdatomic.h>
@@ -31,12 +32,25 @@ static lrmoeResult_t checkConfig(const lrmoeLayerConfig_t *config) {
   LRMOE_REQUIRE(config->activation == lrmoeSwiglu ||
                     config->activation == lrmoeGelu,
                 "unknown activation %d", (int)config->activation);
-  if (config->convention != lrmoeWeightPost ||
-      config->routerGrad != lrmoeRouterGradKept ||
-      config->savedState != lrmoeSavedFull)
+  LRMOE_REQUIRE(config->convention == lrmoeWeightPost ||
+                    config->convention == lrmoeWeightPre,
+                "unknown weight convention %d", (int)config->convention);
+  LRMOE_REQUIRE(config->savedState == lrmoeSavedFull ||
+                    config->savedState == lrmoeSavedNone,
+                "unknown saved state %d", (int)config->savedState);
+  LRMOE_REQUIRE(config->routerGrad >= lrmoeRouterGradKept &&
+                    config->routerGrad <= lrmoeRouterGradExecutor,
+                "unknown router gradient %d", (int)config->routerGrad);
+  if (config->tensorShards != 0 && config->tensorShards != 1)
     return LRMOE_FAIL(lrmoeUnsupported,
-                      "this release has convention post, router gradient kept "
-                      "and saved state full only");
+                      "tensorShards is %d: experts that are split over ranks "
+                      "are not supported",
+                      config->tensorShards);
+  if (config->routerGrad == lrmoeRouterGradExecutor &&
+      config->savedState == lrmoeSavedNone)
+    return LRMOE_FAIL(lrmoeUnsupported,
+                      "router gradient executor needs the saved state of all "
+                      "pairs: use saved state full, or owner");
   return lrmoeSuccess;
 }
 
@@ -51,6 +65,8 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
   layer->maxSteps = config->maxSteps;
   layer->type = config->dtype;
   layer->activation = config->activation;
+  layer->savedState = config->savedState;
+  layer->routerGrad = config->routerGrad;
   layer->gatherRanks = lrmoeParamGet(lrmoeParamGatherRanks);
   layer->rowBytes = config->hidden * (int64_t)lrmoeTypeBytes(config->dtype);
   const int64_t agreed[] = {config->hidden,
@@ -132,7 +148,8 @@ static lrmoeResult_t makeRegions(struct lrmoeLayer *layer, int32_t maxLocal) {
   int64_t perSource = layer->maxTokens * layer->topk;
   int64_t received = numRanks * perPeer;
   int64_t returned = numRanks * layer->maxTokens;
-  LRMOE_CHECK(makeRegion(layer, received > perSource ? received : perSource, 0,
+  LRMOE_CHECK(makeRegion(layer,
+                         received > 2 * perSource ? received : 2 * perSource, 0,
                          &layer->send));
   LRMOE_CHECK(makeRegion(layer, received, 1, &layer->recv));
   return makeRegion(layer, returned > perSource ? returned : perSource, 1,
@@ -148,7 +165,10 @@ static void freeLayer(struct lrmoeLayer *layer) {
   freeRegion(layer, &layer->back);
   freeRegion(layer, &layer->recv);
   freeRegion(layer, &layer->send);
+  lrmoeReplicasFree(layer);
   lrmoeBufferFree(&layer->sums);
+  lrmoeBufferFree(&layer->movedX);
+  lrmoeBufferFree(&layer->forwardRows);
   lrmoeExpertContextFree(&layer->experts);
   lrmoeFree(layer->weights);
   lrmoeFree(layer->localExperts);
@@ -161,9 +181,11 @@ static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
   int32_t maxLocal = 0;
   LRMOE_CHECK(findLocalExperts(layer, &maxLocal));
   const struct lrmoeExpertShape shape = {config->hidden, config->ffn,
-                                         config->dtype, config->activation};
+                                         config->dtype, config->activation,
+                                         config->convention};
   LRMOE_CHECK(lrmoeExpertContextInit(&shape, config->gemm, &layer->experts));
-  return makeRegions(layer, maxLocal);
+  LRMOE_CHECK(lrmoeReplicasInit(layer, layer->planner->slots));
+  return makeRegions(layer, maxLocal + layer->planner->slots);
 }
 
 /* The approximation is never silent: once a process. */
@@ -195,7 +217,8 @@ lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
     freeLayer(made);
     return result;
   }
-  if (comm->rank == 0) sayRouterGradient();
+  if (comm->rank == 0 && made->routerGrad == lrmoeRouterGradKept)
+    sayRouterGradient();
   comm->numLayers++;
   *layer = made;
   return lrmoeSuccess;
@@ -244,6 +267,10 @@ lrmoeResult_t lrmoeLayerBind(lrmoeLayer_t layer,
 
 lrmoeResult_t lrmoeLayerAdvanceVersion(lrmoeLayer_t layer) {
   LRMOE_REQUIRE(layer, "layer is NULL");
+  if (lrmoeReplicasAreDirty(layer))
+    return LRMOE_FAIL(lrmoeInvalidUsage,
+                      "replicas hold weight gradients: lrmoeReplicaReduce "
+                      "must come before the weights change");
   layer->version++;
   return lrmoeSuccess;
 }

@@ -17,6 +17,23 @@ struct lrmoeRegion {
   void **peers; /* [G] the same block of each rank; NULL: not reachable */
 };
 
+/* An instance away from home stands in a slot (replica.h). */
+struct lrmoeSlot {
+  int32_t expert; /* -1: empty */
+  int32_t numHolders;
+  uint64_t version; /* of the weights in it */
+  int64_t lastUse;
+  int isDirty;
+};
+
+struct lrmoeReplicas {
+  int32_t slotsPerRank;
+  struct lrmoeSlot *table;    /* [G, slotsPerRank] */
+  char *block;                /* this rank's slots: w1, w2, dw1, dw2 of each */
+  struct lrmoeBuffer staging; /* gradients on their way home */
+  int64_t clock;
+};
+
 struct lrmoeLayer {
   struct lrmoeComm *comm;
   const struct lrmoePlanner *planner;
@@ -28,6 +45,8 @@ struct lrmoeLayer {
   int32_t maxSteps;
   lrmoeDataType_t type;
   lrmoeActivation_t activation;
+  lrmoeSavedState_t savedState;
+  lrmoeRouterGrad_t routerGrad;
   int64_t gatherRanks; /* LRMOE_GATHER_RANKS when the layer was made */
   uint64_t hash;       /* of config and planner: ranks compare it in round F0 */
 
@@ -44,8 +63,12 @@ struct lrmoeLayer {
   struct lrmoeRegion send;
   struct lrmoeRegion recv;
   struct lrmoeRegion back;
-  struct lrmoeBuffer sums;  /* [rows, H] fp32: rows added per token */
-  struct lrmoeStep *active; /* whose backward uses the regions now */
+  struct lrmoeBuffer sums;        /* [rows, H] fp32: rows added per token */
+  struct lrmoeBuffer movedX;      /* rows of x that came again in backward */
+  struct lrmoeBuffer forwardRows; /* rows of x in forward, state none */
+  struct lrmoeStep *active;       /* whose backward uses the regions now */
+
+  struct lrmoeReplicas replicas;
 
   struct lrmoeStep *idle; /* destroyed steps, kept for their buffers */
   int32_t numSteps;

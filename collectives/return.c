@@ -5,7 +5,9 @@
  * are restored only before the next dense layer").  A pair with a non-finite
  * score that had to be dropped makes its token NaN: an overflow must reach the
  * loss scaler (design invariant 8). */
+#include "collectives/alpha.h"
 #include "collectives/compact.h"
+#include "collectives/replica.h"
 #include "collectives/route.h"
 #include "kernels/select.h"
 
@@ -20,12 +22,12 @@ static lrmoeResult_t packDAlpha(struct lrmoeStep *step, float **send,
                             numKept + step->keptOffsets[numRanks], send));
   *recv = *send + numKept;
   float *at = *send;
-  for (int32_t s = 0; s < numRanks; s++) {
-    for (int32_t j = 0; j < step->numInstances; j++) {
-      const int64_t *segment = &step->keptSegments[j * numRanks + s];
-      memcpy(at, step->dAlpha + segment[0],
-             (size_t)(segment[1] - segment[0]) * sizeof *at);
-      at += segment[1] - segment[0];
+  for (int64_t s = 0; s < numRanks; s++) {
+    for (int64_t j = 0; j < 2 * (int64_t)step->numInstances; j++) {
+      const int64_t *list = &step->keptSegments[j * numRanks + s];
+      memcpy(at, step->dAlpha + list[0],
+             (size_t)(list[1] - list[0]) * sizeof *at);
+      at += list[1] - list[0];
     }
   }
   return lrmoeSuccess;
@@ -35,12 +37,20 @@ static lrmoeResult_t packDAlpha(struct lrmoeStep *step, float **send,
 static void unpackDAlpha(const struct lrmoeStep *step, const float *recv,
                          float *dWeights) {
   int64_t numSlots = step->numTokens * step->layer->topk;
-  int isMasked = step->config.wire == lrmoeWireMasked;
   if (!dWeights || !numSlots) return;
   memset(dWeights, 0, (size_t)numSlots * sizeof *dWeights);
-  for (int64_t i = 0; i < step->numPairs; i++) {
-    int64_t pair = step->sorted[step->wire[i]];
-    if (isMasked || step->kept[pair]) dWeights[pair] = *recv++;
+  switch (step->layer->routerGrad) {
+  case lrmoeRouterGradOwner:
+    memcpy(dWeights, step->exactAlpha, (size_t)numSlots * sizeof *dWeights);
+    break;
+  case lrmoeRouterGradExecutor:
+    for (int64_t i = 0; i < step->numPairs; i++)
+      dWeights[step->sorted[step->wire[i]]] = recv[i];
+    break;
+  default:
+    for (int64_t i = 0; i < step->keptOffsets[step->plan->numRanks]; i++)
+      dWeights[step->sorted[step->keptWire[i]]] = recv[i];
+    break;
   }
 }
 
@@ -116,9 +126,13 @@ static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
   int32_t numRanks = step->plan->numRanks;
   int isDedup = step->config.wire == lrmoeWireDedup;
   int isPushed = step->isFused && isDedup && layer->back.peers;
+  int isExact = layer->routerGrad == lrmoeRouterGradExecutor;
   float *sent = NULL;
   float *received = NULL;
-  LRMOE_CHECK(packDAlpha(step, &sent, &received));
+  if (isExact)
+    LRMOE_CHECK(lrmoeAlphaExecutor(step, &sent, &received));
+  else
+    LRMOE_CHECK(packDAlpha(step, &sent, &received));
   if (isPushed)
     pushSums(step);
   else if (isDedup)
@@ -128,8 +142,8 @@ static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
   if (isDedup && !isPushed)
     lrmoeMeterAdd(&step->meter, step->handoff.numRows * layer->rowBytes);
   const struct lrmoeExchange exchanges[] = {
-      {sent, step->keptRecvOffsets, received, step->keptOffsets, sizeof(float),
-       0},
+      {sent, isExact ? step->recvOffsets : step->keptRecvOffsets, received,
+       isExact ? step->sendOffsets : step->keptOffsets, sizeof(float), 0},
       {layer->send.data, step->backRecvOffsets, layer->back.data,
        step->backOffsets, layer->rowBytes, 0}};
   LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, isPushed ? 1 : 2,
@@ -155,6 +169,7 @@ lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
   LRMOE_CHECK(
       lrmoeCommSettle(step->layer->comm, returnRows(step, dx, dWeights)));
   step->stats.returnNs = lrmoeNow() - start;
+  lrmoeReplicasRelease(step);
   step->layer->active = NULL;
   step->state = lrmoeStepCombined;
   return lrmoeSuccess;

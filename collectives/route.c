@@ -13,6 +13,10 @@ enum {
   offsetsKept,
   offsetsBackRecv,
   offsetsKeptRecv,
+  offsetsX,
+  offsetsXRecv,
+  offsetsAlpha,
+  offsetsAlphaRecv,
   numOffsets
 };
 
@@ -30,6 +34,10 @@ static lrmoeResult_t reserveOffsets(struct lrmoeStep *step) {
   step->keptOffsets = block + offsetsKept * length;
   step->backRecvOffsets = block + offsetsBackRecv * length;
   step->keptRecvOffsets = block + offsetsKeptRecv * length;
+  step->xOffsets = block + offsetsX * length;
+  step->xRecvOffsets = block + offsetsXRecv * length;
+  step->alphaOffsets = block + offsetsAlpha * length;
+  step->alphaRecvOffsets = block + offsetsAlphaRecv * length;
   return lrmoeSuccess;
 }
 
@@ -214,24 +222,19 @@ lrmoeResult_t lrmoeRoutePrepare(struct lrmoeStep *step) {
 
 /* Goes over the pairs in order and gives each (token, executor) the next row
  * of the executor.  seen [G] is the last token with a row, cursors [G] the next
- * row; places what route wants when isPlacing. */
+ * row; writes tokens when isPlacing. */
 static void walkRows(const struct lrmoeStep *step,
                      const struct lrmoeRowRoute *route, int64_t *seen,
                      int64_t *cursors, int isPlacing) {
-  int32_t k = step->layer->topk;
+  int32_t k = route->perToken;
   for (int32_t r = 0; r < step->plan->numRanks; r++)
     seen[r] = -1;
   for (int64_t pair = 0; pair < step->numTokens * k; pair++) {
-    int32_t to = step->dest[pair];
-    if (to < 0 || (route->kept && !route->kept[pair])) continue;
-    int64_t token = pair / k;
-    if (seen[to] != token) {
-      seen[to] = token;
-      if (isPlacing) route->tokens[cursors[to]] = token;
-      cursors[to]++;
-    }
-    if (isPlacing && route->rowOf)
-      route->rowOf[pair] = (int32_t)(cursors[to] - 1 - route->offsets[to]);
+    int32_t to = route->dest[pair];
+    if (to < 0 || seen[to] == pair / k) continue;
+    seen[to] = pair / k;
+    if (isPlacing) route->tokens[cursors[to]] = pair / k;
+    cursors[to]++;
   }
 }
 

@@ -17,15 +17,13 @@ struct lrmoeRange lrmoeRouteRange(const struct lrmoeStep *step, int32_t source,
 /* Fills in the source's and the executor's part of the step from the plan. */
 lrmoeResult_t lrmoeRoutePrepare(struct lrmoeStep *step);
 
-/* Distinct (token, executor) rows of the pairs with kept[pair] (NULL: all that
- * have an executor), by executor and then token.  tokens has room for
- * numTokens * min(k, G); rowOf [T, k] (NULL: not wanted) is each pair's row
- * among those of its executor. */
+/* Distinct (token, executor) rows of the pairs with dest[pair] >= 0, by
+ * executor and then token.  tokens has room for numTokens * min(k, G). */
 struct lrmoeRowRoute {
-  const uint8_t *kept;
+  const int32_t *dest; /* [T, perToken] */
+  int32_t perToken;
   int64_t *offsets; /* [G + 1] out */
   int64_t *tokens;  /* [rows] out */
-  int32_t *rowOf;   /* [T, k] out */
 };
 lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
                              const struct lrmoeRowRoute *route);

@@ -1,7 +1,8 @@
 /* Scores of this rank's pairs, in sorted order (paper 3.2, Eq. 3).
  *
  * With weight convention `post` the row that a plain backward would send is
- * alpha g and FC2's input is phi, so that sqrt(R) = |alpha| |g| |phi|.  |g| is
+ * alpha g and FC2's input is phi, so that sqrt(R) = |alpha| |g| |phi|.  With
+ * `pre` FC2's input, whose norm came home, has alpha in it already.  |g| is
  * computed once per token; |phi| came home with the combine. */
 #include "collectives/score.h"
 
@@ -43,8 +44,11 @@ lrmoeResult_t lrmoeScorePairs(struct lrmoeStep *step, const void *g) {
   const int64_t *tokens = step->sortedTokens;
   switch (step->config.metric) {
   case lrmoeMetricLrm:
-    lrmoeScoreLrm(step->numPairs, step->sortedWeights, tokens, norms,
-                  step->phiSorted, step->keys);
+    lrmoeScoreLrm(step->numPairs,
+                  step->layer->experts.shape.convention == lrmoeWeightPre
+                      ? NULL
+                      : step->sortedWeights,
+                  tokens, norms, step->phiSorted, step->keys);
     break;
   case lrmoeMetricRandom:
     for (int64_t i = 0; i < step->numPairs; i++)

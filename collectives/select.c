@@ -12,6 +12,9 @@
 
 #include "base/config.h"
 #include "base/hash.h"
+#include "collectives/alpha.h"
+#include "collectives/replica.h"
+#include "collectives/reroute.h"
 #include "collectives/score.h"
 
 #include <string.h>
@@ -43,28 +46,35 @@ static void keepAll(struct lrmoeStep *step) {
     step->kept[step->sorted[i]] = 1;
   int64_t numLocal = step->instanceOffsets[step->numInstances];
   if (numLocal) memset(step->keptLocal, 1, (size_t)numLocal);
+  lrmoeRerouteOwn(step);
+  for (int32_t j = 0; j < step->numInstances; j++)
+    lrmoeRerouteLocal(step, j);
 }
 
 /* The home way knows executors' flags at home only: it needs every instance
  * to stand there. */
 static int canAskHomes(const struct lrmoeStep *step) {
-  if (step->config.scope != lrmoeScopeExpert) return 0;
+  if (step->config.scope == lrmoeScopeLayer) return 0;
   const struct lrmoePlan *plan = step->plan;
   for (int32_t e = 0; e < plan->numExperts; e++)
     if (plan->instanceOffsets[e + 1] - plan->instanceOffsets[e] != 1) return 0;
   return 1;
 }
 
-static lrmoeResult_t checkBackward(const lrmoeBackwardConfig_t *config) {
+static lrmoeResult_t checkBackward(const struct lrmoeLayer *layer,
+                                   const lrmoeBackwardConfig_t *config) {
   LRMOE_REQUIRE(config->metric >= lrmoeMetricLrm &&
                     config->metric <= lrmoeMetricAll,
                 "unknown metric %d", (int)config->metric);
-  LRMOE_REQUIRE(config->scope == lrmoeScopeExpert ||
-                    config->scope == lrmoeScopeLayer,
+  LRMOE_REQUIRE(config->scope >= lrmoeScopeExpert &&
+                    config->scope <= lrmoeScopeInstance,
                 "unknown scope %d", (int)config->scope);
   LRMOE_REQUIRE(config->wire >= lrmoeWireDedup &&
                     config->wire <= lrmoeWireMasked,
                 "unknown wire %d", (int)config->wire);
+  LRMOE_REQUIRE(layer->routerGrad != lrmoeRouterGradExecutor ||
+                    config->wire == lrmoeWireDedup,
+                "router gradient executor needs lrmoeWireDedup");
   return lrmoeSuccess;
 }
 
@@ -76,7 +86,7 @@ static lrmoeResult_t begin(struct lrmoeStep *step, const void *g,
   if (config)
     LRMOE_CHECK(
         lrmoeConfigRead("lrmoeBackwardConfig_t", config, sizeof known, &known));
-  LRMOE_CHECK(checkBackward(&known));
+  LRMOE_CHECK(checkBackward(layer, &known));
   LRMOE_REQUIRE(g || !step->numTokens, "g is NULL");
   if (step->version != layer->version)
     return LRMOE_FAIL(lrmoeInvalidUsage,
@@ -98,6 +108,20 @@ static lrmoeResult_t begin(struct lrmoeStep *step, const void *g,
   return lrmoeSuccess;
 }
 
+/* What this rank has kept as executor since combine: rows, FC1 outputs, and the
+ * token, alpha, row and norm of every pair. */
+static int64_t savedBytes(const struct lrmoeStep *step) {
+  const struct lrmoeLayer *layer = step->layer;
+  int64_t numLocal = step->instanceOffsets[step->numInstances];
+  int64_t bytes =
+      numLocal * (int64_t)(sizeof *step->pairToken + sizeof *step->alpha +
+                           sizeof *step->xRow + sizeof *step->phiLocal);
+  if (layer->savedState == lrmoeSavedNone) return bytes;
+  int64_t width = lrmoeFc1Width(layer->activation, layer->ffn);
+  return bytes + step->recvRowOffsets[step->plan->numRanks] * layer->rowBytes +
+         numLocal * width * (int64_t)lrmoeTypeBytes(layer->type);
+}
+
 static void countKept(struct lrmoeStep *step) {
   int64_t numLocal = step->instanceOffsets[step->numInstances];
   step->stats.pairs = step->numPairs;
@@ -106,6 +130,9 @@ static void countKept(struct lrmoeStep *step) {
     step->stats.kept += step->kept[i];
   for (int64_t i = 0; i < numLocal; i++)
     step->stats.executedKept += step->keptLocal[i];
+  step->stats.executedKept += step->numMoved;
+  step->stats.movedIn = step->numMoved;
+  step->stats.savedBytes = savedBytes(step);
   if (step->config.metric == lrmoeMetricAll) return;
   for (int64_t i = 0; i < step->numPairs; i++)
     step->stats.nonFiniteDropped +=
@@ -114,6 +141,7 @@ static void countKept(struct lrmoeStep *step) {
 
 static lrmoeResult_t selectPairs(struct lrmoeStep *step, const void *g) {
   LRMOE_CHECK(reserveKept(step));
+  LRMOE_CHECK(lrmoeRerouteBegin(step));
   if (step->config.metric == lrmoeMetricAll) {
     keepAll(step);
     return lrmoeSuccess;
@@ -130,12 +158,18 @@ lrmoeResult_t lrmoeSelectBegin(struct lrmoeStep *step, const void *g,
                                const lrmoeBackwardConfig_t *config) {
   int64_t start = lrmoeNow();
   LRMOE_CHECK(begin(step, g, config));
-  lrmoeResult_t result =
-      lrmoeCommSettle(step->layer->comm, selectPairs(step, g));
+  lrmoeResult_t result = lrmoeReplicasAcquire(step);
+  if (result != lrmoeInvalidUsage) lrmoeCommSettle(step->layer->comm, result);
+  if (result == lrmoeSuccess)
+    result = lrmoeCommSettle(step->layer->comm, selectPairs(step, g));
+  if (result == lrmoeSuccess)
+    result = lrmoeCommSettle(step->layer->comm, lrmoeAlphaOwner(step, g));
   if (result != lrmoeSuccess) {
+    lrmoeReplicasRelease(step);
     step->layer->active = NULL;
     return result;
   }
+  lrmoeReplicasMarkDirty(step);
   countKept(step);
   step->stats.selectNs = lrmoeNow() - start;
   step->state = lrmoeStepSelected;

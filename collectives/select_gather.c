@@ -2,7 +2,10 @@
  *
  * A message is the tag and the sender's keys in sorted order, whose lengths
  * follow from the demand.  With scope `layer` the pair ids follow the keys,
- * because ties then fall across experts by (source, token, slot). */
+ * because ties then fall across experts by (source, token, slot).  Where pairs
+ * may move, the tokens of the pairs that may (those of experts with replicas)
+ * follow: an executor has to know which rows it will get. */
+#include "collectives/reroute.h"
 #include "collectives/select.h"
 
 #include <string.h>
@@ -12,9 +15,17 @@ struct gathered {
   int64_t maxPairs;     /* of one expert, or of the layer */
   int64_t *offsets;     /* [G + 1] bytes of each rank's message */
   int64_t *firsts;      /* [G, E] place of (source, expert) in its keys */
+  int64_t *movables;    /* [G, E] and in its tokens */
   unsigned char *bytes; /* all messages */
   uint32_t *keys;       /* [maxPairs] of one selection */
+  int32_t *tokens;      /* [maxPairs] */
+  int32_t *work;        /* [maxPairs] */
   uint8_t *flags;       /* [maxPairs] */
+};
+
+/* Bytes of a key, a token and a place in the assignment, and a flag. */
+enum {
+  bytesPerPair = 13
 };
 
 static int64_t pairBytes(const struct lrmoeStep *step) {
@@ -22,45 +33,92 @@ static int64_t pairBytes(const struct lrmoeStep *step) {
          (step->config.scope == lrmoeScopeLayer ? (int64_t)sizeof(int64_t) : 0);
 }
 
-/* Sizes of the messages; all in one scratch block. */
-static lrmoeResult_t layOut(struct lrmoeStep *step, struct gathered *all) {
-  int64_t numRanks = step->plan->numRanks;
+static int hasReplicas(const struct lrmoeStep *step, int64_t expert) {
+  const int32_t *offsets = step->plan->instanceOffsets + expert;
+  return offsets[1] - offsets[0] > 1;
+}
+
+static int64_t countPairs(const struct lrmoeStep *step, struct gathered *all) {
   int64_t numExperts = step->plan->numExperts;
-  int64_t numCells = numRanks * numExperts;
+  int64_t last = (int64_t)(step->plan->numRanks - 1) * numExperts;
   all->numPairs = step->plan->pairs;
   all->maxPairs = step->config.scope == lrmoeScopeLayer ? all->numPairs : 0;
+  int64_t numMovable = 0;
   for (int64_t e = 0; e < numExperts; e++) {
-    int64_t last = numCells - numExperts + e;
-    int64_t count = step->sourceBase[last] + step->demand[last];
+    int64_t count = step->sourceBase[last + e] + step->demand[last + e];
     if (count > all->maxPairs) all->maxPairs = count;
+    if (hasReplicas(step, e)) numMovable += count;
   }
-  int64_t messageBytes =
-      numRanks * (int64_t)sizeof(uint64_t) + all->numPairs * pairBytes(step);
-  int64_t bytes = (numRanks + 1 + numCells) * (int64_t)sizeof(int64_t) +
-                  messageBytes + all->maxPairs * 5 + 8;
+  return lrmoeStepMayMove(step) ? numMovable : 0;
+}
+
+/* Places of every (source, expert) in the messages, and their lengths. */
+static void layOutMessages(const struct lrmoeStep *step, struct gathered *all) {
+  int64_t numExperts = step->plan->numExperts;
+  int mayMove = lrmoeStepMayMove(step);
+  all->offsets[0] = 0;
+  for (int64_t s = 0; s < step->plan->numRanks; s++) {
+    int64_t numPairs = 0;
+    int64_t numMovable = 0;
+    for (int64_t e = 0; e < numExperts; e++) {
+      int64_t cell = s * numExperts + e;
+      all->firsts[cell] = numPairs;
+      all->movables[cell] = numMovable;
+      numPairs += step->demand[cell];
+      if (mayMove && hasReplicas(step, e)) numMovable += step->demand[cell];
+    }
+    all->offsets[s + 1] = all->offsets[s] + (int64_t)sizeof(uint64_t) +
+                          numPairs * pairBytes(step) +
+                          numMovable * (int64_t)sizeof(int32_t);
+  }
+}
+
+/* All in one scratch block. */
+static lrmoeResult_t layOut(struct lrmoeStep *step, struct gathered *all) {
+  int64_t numRanks = step->plan->numRanks;
+  int64_t numCells = numRanks * step->plan->numExperts;
+  int64_t numMovable = countPairs(step, all);
+  int64_t messageBytes = numRanks * (int64_t)sizeof(uint64_t) +
+                         all->numPairs * pairBytes(step) +
+                         numMovable * (int64_t)sizeof(int32_t);
+  int64_t bytes = (numRanks + 1 + 2 * numCells) * (int64_t)sizeof(int64_t) +
+                  messageBytes + all->maxPairs * bytesPerPair + 8;
   LRMOE_CHECK(
       lrmoeStepReserve(step, lrmoeArrayScratch, bytes, 1, &all->offsets));
   lrmoeMeterAdd(&step->meter, bytes);
   all->firsts = all->offsets + numRanks + 1;
-  all->keys = (uint32_t *)(all->firsts + numCells);
-  all->bytes = (unsigned char *)(all->keys + all->maxPairs);
+  all->movables = all->firsts + numCells;
+  all->keys = (uint32_t *)(all->movables + numCells);
+  all->tokens = (int32_t *)(all->keys + all->maxPairs);
+  all->work = all->tokens + all->maxPairs;
+  all->bytes = (unsigned char *)(all->work + all->maxPairs);
   all->flags = all->bytes + messageBytes;
-  all->offsets[0] = 0;
-  for (int64_t s = 0; s < numRanks; s++) {
-    int64_t numPairs = 0;
-    for (int64_t e = 0; e < numExperts; e++) {
-      all->firsts[s * numExperts + e] = numPairs;
-      numPairs += step->demand[s * numExperts + e];
-    }
-    all->offsets[s + 1] = all->offsets[s] + (int64_t)sizeof(uint64_t) +
-                          numPairs * pairBytes(step);
-  }
+  layOutMessages(step, all);
   return lrmoeSuccess;
+}
+
+static int64_t pairsOf(const struct lrmoeStep *step, const struct gathered *all,
+                       int32_t s) {
+  int64_t last = (int64_t)(s + 1) * step->plan->numExperts - 1;
+  return all->firsts[last] + step->demand[last];
 }
 
 /* Rank s's keys and, with scope `layer`, pair ids; unaligned. */
 static const unsigned char *keysOf(const struct gathered *all, int32_t s) {
   return all->bytes + all->offsets[s] + sizeof(uint64_t);
+}
+
+/* Tokens of this rank's pairs that may move, in sorted order; unaligned. */
+static void writeTokens(const struct lrmoeStep *step, unsigned char *at) {
+  for (int32_t e = 0; e < step->plan->numExperts; e++) {
+    if (!lrmoeStepMayMove(step) || !hasReplicas(step, e)) continue;
+    for (int64_t i = step->expertOffsets[e]; i < step->expertOffsets[e + 1];
+         i++) {
+      int32_t token = (int32_t)step->sortedTokens[i];
+      memcpy(at, &token, sizeof token);
+      at += sizeof token;
+    }
+  }
 }
 
 static lrmoeResult_t exchangeKeys(struct lrmoeStep *step,
@@ -76,6 +134,7 @@ static lrmoeResult_t exchangeKeys(struct lrmoeStep *step,
   if (step->numPairs && step->config.scope == lrmoeScopeLayer)
     memcpy(message + sizeof tag + keyBytes, step->sorted,
            (size_t)step->numPairs * sizeof(int64_t));
+  writeTokens(step, message + sizeof tag + step->numPairs * pairBytes(step));
   const struct lrmoeExchange exchange = {message,      NULL, all->bytes,
                                          all->offsets, 1,    bytes};
   LRMOE_CHECK(lrmoeExchangeRun(comm, &exchange, 1, &step->stats.selectBytes));
@@ -87,27 +146,71 @@ static lrmoeResult_t exchangeKeys(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
+/* Tokens of the pairs of an expert with replicas, in (source, ordinal) order. */
+static lrmoeResult_t movePairs(struct lrmoeStep *step,
+                               const struct gathered *all, int32_t e,
+                               const uint8_t *flags) {
+  int64_t numPairs = 0;
+  for (int32_t s = 0; s < step->plan->numRanks; s++) {
+    int64_t cell = (int64_t)s * step->plan->numExperts + e;
+    const unsigned char *tokens =
+        keysOf(all, s) + pairsOf(step, all, s) * pairBytes(step);
+    memcpy(all->tokens + numPairs,
+           tokens + all->movables[cell] * (int64_t)sizeof(int32_t),
+           (size_t)step->demand[cell] * sizeof(int32_t));
+    numPairs += step->demand[cell];
+  }
+  for (int64_t i = 0; i < numPairs; i++)
+    if (all->tokens[i] < 0 || all->tokens[i] >= step->layer->maxTokens)
+      return LRMOE_FAIL(lrmoeInternalError, "expert %d names token %d", e,
+                        all->tokens[i]);
+  const struct lrmoeMoves moves = {e, flags, all->tokens, all->work};
+  return lrmoeRerouteMoves(step, &moves);
+}
+
 /* Flags of one expert, in (source, ordinal) order, to source and executor. */
-static void takeFlags(struct lrmoeStep *step, int32_t e, const uint8_t *flags) {
-  int32_t numExperts = step->plan->numExperts;
-  int64_t mine = (int64_t)step->layer->comm->rank * numExperts + e;
+static lrmoeResult_t takeFlags(struct lrmoeStep *step,
+                               const struct gathered *all, int32_t e,
+                               const uint8_t *flags) {
+  const struct lrmoePlan *plan = step->plan;
+  int64_t mine = (int64_t)step->layer->comm->rank * plan->numExperts + e;
   const uint8_t *own = flags + step->sourceBase[mine];
   const int64_t *sorted = step->sorted + step->expertOffsets[e];
-  for (int64_t o = 0; o < step->demand[mine]; o++)
+  for (int64_t o = 0; o < step->demand[mine]; o++) {
     step->kept[sorted[o]] = own[o];
-  for (int32_t j = 0; j < step->numInstances; j++) {
-    if (lrmoeStepExpert(step, j) != e) continue;
-    int64_t first = 0;
-    for (int32_t i = step->plan->instanceOffsets[e]; i < step->instances[j];
-         i++)
-      first += step->plan->forwardPairs[i];
-    int64_t local = step->instanceOffsets[j];
-    int64_t count = step->instanceOffsets[j + 1] - local;
-    if (count) memcpy(step->keptLocal + local, flags + first, (size_t)count);
+    step->backDest[sorted[o]] = own[o] ? step->dest[sorted[o]] : -1;
+  }
+  if (lrmoeStepMayMove(step) && hasReplicas(step, e))
+    return movePairs(step, all, e, flags);
+  int32_t j = lrmoeStepInstanceOf(step, e);
+  if (j < 0) return lrmoeSuccess;
+  int64_t first = 0;
+  for (int32_t i = plan->instanceOffsets[e]; i < step->instances[j]; i++)
+    first += plan->forwardPairs[i];
+  int64_t local = step->instanceOffsets[j];
+  int64_t count = step->instanceOffsets[j + 1] - local;
+  if (count) memcpy(step->keptLocal + local, flags + first, (size_t)count);
+  lrmoeRerouteLocal(step, j);
+  return lrmoeSuccess;
+}
+
+/* Each instance among the pairs of its forward, a stretch of all->keys. */
+static void selectInstances(const struct lrmoeStep *step,
+                            const struct gathered *all, int32_t e) {
+  const struct lrmoePlan *plan = step->plan;
+  int64_t first = 0;
+  for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
+       i++) {
+    int64_t numPairs = plan->forwardPairs[i];
+    int64_t quota = plan->keptPairs[i];
+    lrmoeSelectTop(numPairs, all->keys + first,
+                   quota < numPairs ? quota : numPairs, all->flags + first);
+    first += numPairs;
   }
 }
 
-static void selectExperts(struct lrmoeStep *step, const struct gathered *all) {
+static lrmoeResult_t selectExperts(struct lrmoeStep *step,
+                                   const struct gathered *all) {
   int32_t numExperts = step->plan->numExperts;
   for (int32_t e = 0; e < numExperts; e++) {
     int64_t numPairs = 0;
@@ -118,9 +221,13 @@ static void selectExperts(struct lrmoeStep *step, const struct gathered *all) {
              (size_t)step->demand[cell] * sizeof(uint32_t));
       numPairs += step->demand[cell];
     }
-    lrmoeSelectTop(numPairs, all->keys, step->plan->quotas[e], all->flags);
-    takeFlags(step, e, all->flags);
+    if (step->config.scope == lrmoeScopeInstance)
+      selectInstances(step, all, e);
+    else
+      lrmoeSelectTop(numPairs, all->keys, step->plan->quotas[e], all->flags);
+    LRMOE_CHECK(takeFlags(step, all, e, all->flags));
   }
+  return lrmoeSuccess;
 }
 
 /* Lists one source's keys in ascending pair id: order[n] = place in sorted
@@ -138,12 +245,6 @@ static int64_t listByPair(const unsigned char *ids, int64_t numPairs,
   for (int64_t i = 0; i < numSlots; i++)
     if (slots[i] >= 0) order[numListed++] = slots[i];
   return numListed;
-}
-
-static int64_t pairsOf(const struct lrmoeStep *step, const struct gathered *all,
-                       int32_t s) {
-  return (all->offsets[s + 1] - all->offsets[s] - (int64_t)sizeof(uint64_t)) /
-         pairBytes(step);
 }
 
 /* All keys in ascending pair id into all->keys; order[n] = place of the n-th
@@ -170,8 +271,9 @@ static lrmoeResult_t listKeys(const struct lrmoeStep *step,
 }
 
 /* From flags in (source, sorted) order to those of each expert, in `flags`. */
-static void spreadFlags(struct lrmoeStep *step, const struct gathered *all,
-                        const uint8_t *sorted, uint8_t *flags) {
+static lrmoeResult_t spreadFlags(struct lrmoeStep *step,
+                                 const struct gathered *all,
+                                 const uint8_t *sorted, uint8_t *flags) {
   int32_t numExperts = step->plan->numExperts;
   for (int32_t e = 0; e < numExperts; e++) {
     int64_t count = 0;
@@ -183,8 +285,9 @@ static void spreadFlags(struct lrmoeStep *step, const struct gathered *all,
       count += step->demand[cell];
       base += pairsOf(step, all, s);
     }
-    takeFlags(step, e, flags);
+    LRMOE_CHECK(takeFlags(step, all, e, flags));
   }
+  return lrmoeSuccess;
 }
 
 /* One selection over the layer: in pair order for the ties, then back into
@@ -203,7 +306,7 @@ static lrmoeResult_t selectLayer(struct lrmoeStep *step,
     lrmoeSelectTop(all->numPairs, all->keys, step->plan->kept, all->flags);
     for (int64_t i = 0; i < all->numPairs; i++)
       sorted[order[i]] = all->flags[i];
-    spreadFlags(step, all, sorted, sorted + all->numPairs);
+    result = spreadFlags(step, all, sorted, sorted + all->numPairs);
   }
   lrmoeFree(sorted);
   lrmoeFree(slots);
@@ -215,6 +318,5 @@ lrmoeResult_t lrmoeSelectGather(struct lrmoeStep *step) {
   LRMOE_CHECK(layOut(step, &all));
   LRMOE_CHECK(exchangeKeys(step, &all));
   if (step->config.scope == lrmoeScopeLayer) return selectLayer(step, &all);
-  selectExperts(step, &all);
-  return lrmoeSuccess;
+  return selectExperts(step, &all);
 }

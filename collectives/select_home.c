@@ -3,6 +3,7 @@
  * Out: the tag and the keys of a home's experts, by expert and ordinal.  Back:
  * one bit a pair, in the same order.  The home executes what it selects, so
  * nobody else needs to know. */
+#include "collectives/reroute.h"
 #include "collectives/select.h"
 
 #include <string.h>
@@ -141,6 +142,7 @@ static void answer(struct lrmoeStep *step, struct homes *h, int32_t instance,
   int64_t local = step->instanceOffsets[instance];
   int64_t count = step->instanceOffsets[instance + 1] - local;
   if (count) memcpy(step->keptLocal + local, h->flags, (size_t)count);
+  lrmoeRerouteLocal(step, instance);
   const uint8_t *flag = h->flags;
   for (int32_t s = 0; s < step->plan->numRanks; s++) {
     unsigned char *bits = h->out + h->bitsOut[s];
@@ -190,5 +192,6 @@ lrmoeResult_t lrmoeSelectHome(struct lrmoeStep *step) {
       step->kept[step->sorted[h.order[i]]] =
           bits[(i - first) >> 3] >> ((i - first) & 7) & 1;
   }
+  lrmoeRerouteOwn(step);
   return lrmoeSuccess;
 }

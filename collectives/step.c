@@ -6,6 +6,7 @@
 #include "collectives/step.h"
 
 #include "base/config.h"
+#include "collectives/replica.h"
 #include "collectives/route.h"
 
 #include <stdlib.h>
@@ -241,6 +242,7 @@ lrmoeResult_t lrmoeStepCreate(lrmoeLayer_t layer, int64_t numTokens,
 lrmoeResult_t lrmoeStepDestroy(lrmoeStep_t step) {
   if (!step) return lrmoeSuccess;
   struct lrmoeLayer *layer = step->layer;
+  lrmoeReplicasRelease(step);
   if (layer->active == step) layer->active = NULL;
   layer->numSteps--;
   step->next = layer->idle;
@@ -268,7 +270,15 @@ lrmoeResult_t lrmoeStepPrepare(lrmoeStep_t step, lrmoePlan_t plan,
   LRMOE_REQUIRE(!memcmp(plan->demand, step->demand, bytes),
                 "the plan was made from another step's demand");
   step->plan = plan;
-  LRMOE_CHECK(lrmoeRoutePrepare(step));
+  LRMOE_REQUIRE(plan->numInstances == numExperts ||
+                    step->layer->replicas.slotsPerRank > 0,
+                "the plan has replicas, the layer's planner no slots");
+  LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, lrmoeRoutePrepare(step)));
+  lrmoeReplicasRelease(step);
+  lrmoeResult_t result = lrmoeReplicasAcquire(step);
+  if (result != lrmoeInvalidUsage)
+    LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, result));
+  LRMOE_CHECK(result);
   step->state = lrmoeStepPrepared;
   return lrmoeSuccess;
 }

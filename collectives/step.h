@@ -43,6 +43,7 @@ enum lrmoeStepArray {
   lrmoeArrayInstanceOffsets,
   lrmoeArraySegments,
   lrmoeArrayXRow,
+  lrmoeArrayPairToken,
   lrmoeArrayAlpha,
   lrmoeArrayXRows,
   lrmoeArraySaved,
@@ -51,8 +52,19 @@ enum lrmoeStepArray {
   lrmoeArrayKept,
   lrmoeArrayKeptLocal,
   lrmoeArrayKeys,
+  lrmoeArrayBackDest,
+  lrmoeArrayXDest,
+  lrmoeArrayKeptWire,
   lrmoeArrayBackTokens,
   lrmoeArrayPackTokens,
+  lrmoeArrayXTokens,
+  lrmoeArrayMovedOffsets,
+  lrmoeArrayMovedTokens,
+  lrmoeArrayMovedAlpha,
+  lrmoeArrayReplicaSlots,
+  lrmoeArrayOwnerRows,
+  lrmoeArrayExactAlpha,
+  lrmoeArrayAllRows,
   lrmoeArrayHandoffOffsets,
   lrmoeArrayHandoffStayed,
   lrmoeArrayHandoffExperts,
@@ -86,6 +98,8 @@ struct lrmoeStep {
   uint64_t version; /* of the weights that forward used */
   int64_t number;   /* of the step within the layer; the same on all ranks */
   struct lrmoeBuffer arrays[lrmoeNumStepArrays];
+  int32_t *replicaSlots; /* [plan instances] slot on its rank, -1 at home */
+  int holdsReplicas;
 
   /* Routing of this rank's tokens. */
   int64_t numTokens;
@@ -115,25 +129,46 @@ struct lrmoeStep {
   int64_t *recvOffsets;          /* [G + 1] into wire order */
   int64_t *recvRowOffsets;       /* [G + 1] rows from each source */
   int64_t *xRow;                 /* [local] row of x */
+  int32_t *pairToken;            /* [local] token on its source */
   float *alpha;                  /* [local] */
-  void *xRows;                   /* [rows, H] */
-  void *saved;                   /* [local, 2F or F] FC1 output */
-  float *phiLocal;               /* [local] |phi| */
+  void *xRows;                   /* [rows, H]; with state none until combine */
+  void *saved;                   /* [local, 2F or F] FC1 output, or NULL */
+  float *phiLocal;               /* [local] |phi|; until combine */
 
-  /* Backward. */
+  /* Exact router gradients. */
+  void *ownerRows;   /* [numPairs, H] in wire order: experts' outputs */
+  float *exactAlpha; /* owner: [T, k]; executor: [local] */
+  int64_t *allRows;  /* executor: [local] row of g of every pair */
+
+  /* Backward, as source. */
   lrmoeBackwardConfig_t config;
-  uint8_t *kept;            /* [T, k] */
-  uint8_t *keptLocal;       /* [local] */
-  uint32_t *keys;           /* [numPairs] in sorted order */
-  int64_t *backOffsets;     /* [G + 1] rows to each executor */
-  int64_t *backTokens;      /* [rows] token of each */
-  int64_t *packTokens;      /* [rows] the same, or -1: send zeros */
-  int64_t *keptOffsets;     /* [G + 1] pairs kept for each executor */
-  int64_t *backRecvOffsets; /* [G + 1] rows from each source */
-  int64_t *keptRecvOffsets; /* [G + 1] pairs kept of each source */
-  int64_t *keptSegments;    /* [numInstances, G] first handoff row of each */
-  int64_t *dxRow;           /* [handoff] place of its dx, without gaps */
-  float *dAlpha;            /* [handoff] */
+  uint32_t *keys;        /* [numPairs] in sorted order */
+  uint8_t *kept;         /* [T, k] */
+  int32_t *backDest;     /* [T, k] executor in backward, -1: dropped */
+  int64_t *keptWire;     /* [kept] index into sorted, by (executor, expert,
+                           stayed before moved, ordinal) */
+  int64_t *keptOffsets;  /* [G + 1] into keptWire */
+  int64_t *backOffsets;  /* [G + 1] rows of g to each executor */
+  int64_t *backTokens;   /* [rows] token of each */
+  int64_t *packTokens;   /* [rows] the same, or -1: send zeros */
+  int64_t *xOffsets;     /* [G + 1] rows of x to each executor */
+  int64_t *xTokens;      /* [rows] */
+  int64_t *alphaOffsets; /* [G + 1] moved pairs to each executor */
+
+  /* Backward, as executor. */
+  uint8_t *keptLocal;    /* [local] kept, executed here, state at hand */
+  int64_t *movedOffsets; /* [numInstances, G] + 1: pairs that come with x, of
+                            each (instance, source), by ordinal */
+  int32_t *movedTokens;  /* [moved] token on its source */
+  int64_t numMoved;
+  int64_t *keptRecvOffsets;  /* [G + 1] pairs kept of each source */
+  int64_t *backRecvOffsets;  /* [G + 1] rows of g from each source */
+  int64_t *xRecvOffsets;     /* [G + 1] rows of x from each source */
+  int64_t *alphaRecvOffsets; /* [G + 1] moved pairs of each source */
+  int64_t *keptSegments; /* [numInstances, 2, G] + 1: first handoff row of each
+                            (instance, stayed or moved, source) */
+  int64_t *dxRow;        /* [handoff] place of its dx, without gaps */
+  float *dAlpha;         /* [handoff] */
   lrmoeHandoff_t handoff;
   int isFused;
   int64_t numPut; /* handoff rows whose dx has been given */
@@ -161,6 +196,10 @@ void lrmoeMeterAdd(struct lrmoeMeter *meter, int64_t bytes);
 
 /* Nanoseconds since some fixed point. */
 int64_t lrmoeNow(void);
+
+/* Kept pairs may move: quotas per expert bind, and rows that cross are those of
+ * kept pairs. */
+int lrmoeStepMayMove(const struct lrmoeStep *step);
 
 /* Global number of this rank's expert that local instance i runs. */
 int32_t lrmoeStepExpert(const struct lrmoeStep *step, int32_t i);

@@ -125,7 +125,7 @@ static void runRank(int rank, const lrmoeUniqueId *id) {
   CHECK(lrmoeCombine(step, y, NULL));
 
   /* Backward: score and select, send what stays, multiply, bring home. */
-  CHECK(lrmoeSelectPackSend(step, dy, NULL, NULL));
+  CHECK(lrmoeSelectPackSend(step, x, dy, NULL, NULL));
   CHECK(lrmoeExpertBackward(step, NULL));
   CHECK(lrmoeReturn(step, dx, &dTopkWeights[0][0], NULL));
 

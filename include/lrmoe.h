@@ -52,6 +52,7 @@ typedef struct lrmoePlanner *lrmoePlanner_t;
 typedef struct lrmoePlan *lrmoePlan_t;
 typedef struct lrmoeLayer *lrmoeLayer_t;
 typedef struct lrmoeStep *lrmoeStep_t;
+typedef struct lrmoeHostOptimizer *lrmoeHostOptimizer_t;
 
 /* ---- Results ---------------------------------------------------------- */
 
@@ -243,9 +244,14 @@ lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology);
 
 /* ---- Planner and plan (paper 3.3, Algorithm 1) ------------------------ */
 
-/* Where instances stand.  Fixed: at their homes only, no replicas. */
+/* Where instances stand.
+ * fixed  at their homes only, no replicas
+ * lrmoe  at their homes, and replicas in the spare slots that level the ranks:
+ *        the lowest peak of kept pairs that the search finds, then of forward
+ *        pairs, then the fewest moves in the worst case */
 typedef enum {
-  lrmoePolicyFixed = 0
+  lrmoePolicyFixed = 0,
+  lrmoePolicyLrmoe = 1
 } lrmoePolicy_t;
 
 /* How many pairs of each expert backward keeps.
@@ -270,7 +276,7 @@ typedef struct {
   int32_t numExperts;
   lrmoePolicy_t policy;
   lrmoeQuota_t quota;
-  /* Spare slots for replicas per rank; 0 with lrmoePolicyFixed. */
+  /* Spare slots for replicas per rank, 0..1024; 0 with lrmoePolicyFixed. */
   int32_t slots;
 } lrmoePlannerConfig_t;
 
@@ -291,7 +297,8 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner);
  * expert e from rank s.  A pure function of the planner's config and demand,
  * in integers, so that every rank makes the same plan without talking.
  * lrmoeInfeasible names the rank and by how much it is over.  The plan owns
- * its data and outlives the planner. */
+ * its data and outlives the planner.  It is made in memory of the planner: one
+ * call at a time for one planner. */
 lrmoeResult_t lrmoePlanMake(lrmoePlanner_t planner, const int64_t *demand,
                             lrmoePlan_t *plan);
 lrmoeResult_t lrmoePlanDestroy(lrmoePlan_t plan);
@@ -318,12 +325,23 @@ typedef struct {
   int32_t numExperts;
   int32_t numInstances;
   lrmoePolicy_t policy;
+  int64_t boundForward;  /* proven: no placement in these slots has a lower */
+  int64_t boundKept;     /* peak; of policy fixed, the peaks themselves */
+  int64_t gapForwardPpm; /* peak above bound, in millionths of the bound */
+  int64_t gapKeptPpm;
+  int64_t numReplicas; /* instances away from home */
+  /* Kept pairs that backward moves to another instance than forward used, if
+   * dropped pairs fall in the worst way: over instances, the sum of
+   * max(0, X - max(0, K - (n - F))); and the most of them into one rank. */
+  int64_t movesIn;
+  int64_t peakMovesIn;
 } lrmoePlanView_t;
 
 #define LRMOE_PLAN_VIEW_INITIALIZER                                           \
   {                                                                           \
     sizeof(lrmoePlanView_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, NULL, \
-        NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, lrmoePolicyFixed         \
+        NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, lrmoePolicyFixed, 0, 0,  \
+        0, 0, 0, 0, 0                                                         \
   }
 
 lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view);
@@ -344,21 +362,35 @@ typedef enum {
   lrmoeGelu = 1
 } lrmoeActivation_t;
 
-/* Where the routing weight alpha multiplies: `post` the expert's output. */
+/* Where the routing weight alpha multiplies.
+ * post  the expert's output (the paper, DeepSpeed, Megatron-Core to 0.12)
+ * pre   FC2's input (Megatron-Core from 0.13) */
 typedef enum {
-  lrmoeWeightPost = 0
+  lrmoeWeightPost = 0,
+  lrmoeWeightPre = 1
 } lrmoeWeightConvention_t;
 
-/* Which d(alpha) come back.  `kept`: those of kept pairs; the others are zero.
- * This is an approximation of the router gradient, said once in the log. */
+/* Which d(alpha) = <g, d y / d alpha> come back.
+ * kept      those of kept pairs; the others are zero.  An approximation of the
+ *           router gradient, said once in the log.
+ * owner     all, exact: combine brings a row per pair home, which the source
+ *           keeps until select.  With `pre`, 0 where alpha is 0.
+ * executor  all, exact: g goes to every rank of a token, and FC2's data
+ *           gradient runs on all pairs.  Needs saved state full and
+ *           lrmoeWireDedup. */
 typedef enum {
-  lrmoeRouterGradKept = 0
+  lrmoeRouterGradKept = 0,
+  lrmoeRouterGradOwner = 1,
+  lrmoeRouterGradExecutor = 2
 } lrmoeRouterGrad_t;
 
-/* What the executor keeps between forward and backward.  `full`: the input
- * row and the FC1 output of every pair. */
+/* What the executor keeps between forward and backward.
+ * full  the input row and the FC1 output of every pair
+ * none  neither: backward brings the input rows of kept pairs again and
+ *       computes FC1 again (no row of a dropped pair is kept or computed) */
 typedef enum {
-  lrmoeSavedFull = 0
+  lrmoeSavedFull = 0,
+  lrmoeSavedNone = 1
 } lrmoeSavedState_t;
 
 /* What ranks the pairs of an expert.
@@ -376,12 +408,15 @@ typedef enum {
 } lrmoeMetric_t;
 
 /* Among which pairs the best are kept.
- * expert  the K[e] best of each expert over all ranks (paper 3.3)
- * layer   the sum of K[e] best of the layer, no quota per expert
- *         (the ranking of Selective-Backprop, for comparison) */
+ * expert    the K[e] best of each expert over all ranks (paper 3.3)
+ * layer     the sum of K[e] best of the layer, no quota per expert
+ *           (the ranking of Selective-Backprop, for comparison)
+ * instance  the X[e][g] best of the pairs that the instance ran in forward
+ *           (all of them if they are fewer): no pair moves */
 typedef enum {
   lrmoeScopeExpert = 0,
-  lrmoeScopeLayer = 1
+  lrmoeScopeLayer = 1,
+  lrmoeScopeInstance = 2
 } lrmoeScope_t;
 
 /* What crosses between ranks in backward.
@@ -430,7 +465,9 @@ typedef struct {
   lrmoeWeightConvention_t convention;
   lrmoeRouterGrad_t routerGrad;
   lrmoeSavedState_t savedState;
-  int32_t reserved;
+  /* Ranks that share one expert's F (tensor parallelism): 0 or 1.  More is
+   * refused: |phi| would have to be summed over the shards. */
+  int32_t tensorShards;
 } lrmoeLayerConfig_t;
 
 #define LRMOE_LAYER_CONFIG_INITIALIZER                                        \
@@ -515,7 +552,9 @@ lrmoeResult_t lrmoeStepPrepare(lrmoeStep_t step, lrmoePlan_t plan,
                                lrmoeStream_t stream);
 
 /* Sends x [T, H] to the instances, a row per (token, rank) (round F1).
- * Exact: no pair is dropped in forward.  Collective. */
+ * Exact: no pair is dropped in forward.  May be called again after
+ * lrmoeCombine: recomputation runs forward again on the same step and plan.
+ * Collective. */
 lrmoeResult_t lrmoeDispatch(lrmoeStep_t step, const void *x,
                             lrmoeStream_t stream);
 
@@ -540,14 +579,18 @@ lrmoeResult_t lrmoeSelect(lrmoeStep_t step, const void *g,
                           const lrmoeBackwardConfig_t *config,
                           lrmoeStream_t stream);
 
-/* Sends the rows of g that the kept pairs need to their executors (round B2)
- * and lays the handoff out.  g as in lrmoeSelect.  Collective. */
-lrmoeResult_t lrmoeAllToAllCompact(lrmoeStep_t step, const void *g,
-                                   lrmoeStream_t stream);
+/* Sends the rows of g that the kept pairs need to their executors, and the
+ * rows of x that moved pairs need (all kept pairs with saved state none), in
+ * one round (B2), and lays the handoff out.  g as in lrmoeSelect; x [T, H] as
+ * in lrmoeDispatch, NULL where no pair can need it (no replicas and saved
+ * state full).  Collective. */
+lrmoeResult_t lrmoeAllToAllCompact(lrmoeStep_t step, const void *x,
+                                   const void *g, lrmoeStream_t stream);
 
 /* lrmoeSelect and lrmoeAllToAllCompact in one: rows are read once and written
  * straight into the executors' windows.  Same results.  Collective. */
-lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *g,
+lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *x,
+                                  const void *g,
                                   const lrmoeBackwardConfig_t *config,
                                   lrmoeStream_t stream);
 
@@ -566,18 +609,20 @@ typedef struct {
   const int64_t *fwdRow;  /* [numPairs] the pair's place among the pairs of
                              this rank's forward; -1 if it moved here */
   const int64_t *gRow;    /* [numPairs] its row in g */
-  const int64_t *xRow;    /* [numPairs] its row in x */
+  const int64_t *xRow;    /* [numPairs] its row in x if stayed, in movedX if
+                             moved */
   const float *weights;   /* [numPairs] alpha */
   const void *g;          /* [numRows, H] unweighted, layer dtype */
   const void *x;          /* [*, H] layer dtype */
   const int32_t *experts; /* [numInstances] */
   int64_t numInstances;
+  const void *movedX; /* [*, H] layer dtype */
 } lrmoeHandoff_t;
 
 #define LRMOE_HANDOFF_INITIALIZER                                         \
   {                                                                       \
     sizeof(lrmoeHandoff_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, NULL, NULL, \
-        NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0                       \
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL                 \
   }
 
 /* After lrmoeAllToAllCompact or lrmoeSelectPackSend.  Local. */
@@ -612,9 +657,15 @@ typedef struct {
 lrmoeResult_t lrmoeHandoffPut(lrmoeStep_t step, const lrmoeHandoffRows_t *rows,
                               lrmoeStream_t stream);
 
+/* Brings the weight gradients that replicas have gathered home, where they are
+ * added to dw1 and dw2 in rank order, in fp32.  Call it before the optimizer
+ * step; a replica that has to give way to another is brought home before.
+ * Collective. */
+lrmoeResult_t lrmoeReplicaReduce(lrmoeLayer_t layer, lrmoeStream_t stream);
+
 /* Brings the input gradients home (round B3): dx [T, H] in the layer dtype,
- * exactly zero where no pair of the token was kept, and dWeights [T, k], zero
- * for dropped pairs (NULL: not wanted).  If a pair with a non-finite score
+ * exactly zero where no pair of the token was kept, and dWeights [T, k], the
+ * d(alpha) that the layer's router gradient gives (NULL: not wanted).  If a pair with a non-finite score
  * had to be dropped, dx of its token is NaN, so that loss scaling sees it.
  * Collective. */
 lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
@@ -643,15 +694,156 @@ typedef struct {
   int64_t returnNs;         /* in lrmoeReturn */
   int64_t nonFiniteDropped; /* this rank's pairs with a non-finite score that
                                were dropped */
+  int64_t savedBytes;       /* held here between lrmoeCombine and lrmoeSelect */
+  int64_t movedIn;          /* kept pairs that came here with x */
 } lrmoeStepStats_t;
 
 #define LRMOE_STEP_STATS_INITIALIZER                                           \
   {                                                                            \
     sizeof(lrmoeStepStats_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, 0, 0, \
-        0, 0, 0, 0, 0, 0                                                       \
+        0, 0, 0, 0, 0, 0, 0, 0                                                 \
   }
 
 lrmoeResult_t lrmoeStepGetStats(lrmoeStep_t step, lrmoeStepStats_t *stats);
+
+/* ---- Host optimizer ---------------------------------------------------
+ *
+ * Beside the core: the weight gradients of this rank's experts are queued and
+ * accumulated in host memory, and AdamW updates the experts there (paper
+ * Algorithm 1 line 18, Figure 3).  An optimizer holds numExperts experts of
+ * the same numTensors tensors, in fp32: weights, first and second moment and
+ * accumulated gradient, 16 bytes a parameter.  One step updates every expert
+ * once, also one that got no gradient (its moments decay).
+ *
+ * All functions are local and take no stream.
+ *   Bits     An element's gradients are added in the order in which they were
+ *            pushed, whatever the length of the queue, the number of threads
+ *            and their timing.  So the results are the same bits if replicas'
+ *            gradients of an expert are pushed in rank order.
+ *   Threads  The first push or step starts numThreads workers, which run until
+ *            lrmoeHostOptimizerDestroy.  They take no signals.
+ *   Fork     A child of fork() may use its copy of an optimizer whose workers
+ *            had not been started.  Of another one it may only destroy its
+ *            copy; all else is lrmoeInvalidUsage.
+ */
+
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  /* [numTensors] elements of each tensor of an expert, e.g. 2FH of w1 and HF
+   * of w2; at least 1.  Read during the call only. */
+  const int64_t *tensorElements;
+  /* Most bytes of gradients that wait, rounded up to pieces of 64 KiB. */
+  int64_t queueBytes;
+  double beta1; /* [0, 1) */
+  double beta2; /* [0, 1) */
+  double epsilon;
+  double weightDecay; /* a step takes lr * weightDecay of each weight */
+  int32_t numExperts; /* local ones, 0 .. numExperts - 1 in the calls below */
+  int32_t numTensors;
+  int32_t numThreads; /* 1..64 */
+  /* 1: a step with a non-finite gradient updates nothing; 0: it updates. */
+  int32_t skipNonFinite;
+} lrmoeHostOptimizerConfig_t;
+
+#define LRMOE_HOST_OPTIMIZER_CONFIG_INITIALIZER                           \
+  {                                                                       \
+    sizeof(lrmoeHostOptimizerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, \
+        67108864, 0.9, 0.999, 1e-8, 0.01, 0, 0, 1, 1                      \
+  }
+
+/* Makes an optimizer whose weights start as weights[e * numTensors + t],
+ * tensor t of expert e, of type fp32, bf16 or fp16; they are copied.  Moments,
+ * gradients and the count of steps start at zero.  Starts no thread. */
+lrmoeResult_t lrmoeHostOptimizerCreate(const lrmoeHostOptimizerConfig_t *config,
+                                       lrmoeDataType_t type,
+                                       const void *const *weights,
+                                       lrmoeHostOptimizer_t *optimizer);
+
+/* Drops what is queued, ends the workers and releases optimizer; NULL is
+ * legal. */
+lrmoeResult_t lrmoeHostOptimizerDestroy(lrmoeHostOptimizer_t optimizer);
+
+/* Queues gradient [count], fp32, to be added to the accumulated gradient of
+ * the tensor, of which count is the number of elements.  It is copied: the
+ * caller may reuse it at once.  Waits while the queue is full. */
+lrmoeResult_t lrmoeHostOptimizerPush(lrmoeHostOptimizer_t optimizer,
+                                     int32_t expert, int32_t tensor,
+                                     const float *gradient, int64_t count);
+
+/* As lrmoeHostOptimizerPush, but never waits: lrmoeInProgress, without a text
+ * in lrmoeGetLastError(), says that the queue has no room now and that nothing
+ * was taken.  lrmoeInvalidArgument if the tensor is longer than the queue. */
+lrmoeResult_t lrmoeHostOptimizerTryPush(lrmoeHostOptimizer_t optimizer,
+                                        int32_t expert, int32_t tensor,
+                                        const float *gradient, int64_t count);
+
+/* Waits until all that was pushed is accumulated. */
+lrmoeResult_t lrmoeHostOptimizerFlush(lrmoeHostOptimizer_t optimizer);
+
+/* Flushes, and says whether a step with this scale would see finite gradients
+ * only: 1 or 0.  A gradient whose square overflows fp32 counts as non-finite,
+ * because its second moment would be.  For ranks that step or discard
+ * together: reduce *isFinite with lrmoeMin over them. */
+lrmoeResult_t lrmoeHostOptimizerCheck(lrmoeHostOptimizer_t optimizer,
+                                      double scale, int32_t *isFinite);
+
+/* Flushes, and sets the accumulated gradients to zero without a step. */
+lrmoeResult_t lrmoeHostOptimizerDiscard(lrmoeHostOptimizer_t optimizer);
+
+/* Flushes and makes one AdamW update (Loshchilov and Hutter, decoupled weight
+ * decay) of all experts with learning rate lr >= 0 and the accumulated
+ * gradients times scale > 0 (1 / loss scale, or also 1 / micro-batches), then
+ * sets the gradients to zero.  Done when it returns.  If a gradient is
+ * non-finite in the sense of lrmoeHostOptimizerCheck, *isSkipped becomes 1 and,
+ * with skipNonFinite, weights, moments and the count of steps stay as they
+ * are; else it becomes 0. */
+lrmoeResult_t lrmoeHostOptimizerStep(lrmoeHostOptimizer_t optimizer, double lr,
+                                     double scale, int32_t *isSkipped);
+
+/* Writes the weights of a tensor to out as type fp32, bf16 or fp16, rounded to
+ * nearest even.  Synchronous, in the calling thread; gradients that wait play
+ * no part in it. */
+lrmoeResult_t lrmoeHostOptimizerPull(lrmoeHostOptimizer_t optimizer,
+                                     int32_t expert, int32_t tensor,
+                                     lrmoeDataType_t type, void *out);
+
+/* Writes weights, moments and the count of steps, with a check sum, to
+ * buffer.  *bytes is the room on entry and the length on return; buffer NULL
+ * asks for the length only.  lrmoeInvalidUsage between a push and the step or
+ * discard that ends it: gradients are not saved. */
+lrmoeResult_t lrmoeHostOptimizerSave(lrmoeHostOptimizer_t optimizer,
+                                     void *buffer, size_t *bytes);
+
+/* Reads what lrmoeHostOptimizerSave wrote into an optimizer of the same
+ * shapes, and discards its gradients.  The configuration is not saved: it
+ * stays that of optimizer.  lrmoeCorrupt if the data is damaged or holds a
+ * non-finite number, lrmoeInvalidArgument if it is of other shapes; then
+ * optimizer stays as it was. */
+lrmoeResult_t lrmoeHostOptimizerLoad(lrmoeHostOptimizer_t optimizer,
+                                     const void *buffer, size_t bytes);
+
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  int64_t steps;        /* updates made, those before a save included */
+  int64_t skippedSteps; /* steps with a non-finite gradient that made none */
+  int64_t pushes;       /* gradients taken */
+  int64_t waits;        /* pushes that had to wait for room in the queue */
+  int64_t stateBytes;   /* memory of weights, moments and gradients */
+  int64_t queueBytes;   /* memory of the queue */
+} lrmoeHostOptimizerStats_t;
+
+#define LRMOE_HOST_OPTIMIZER_STATS_INITIALIZER                                 \
+  {                                                                            \
+    sizeof(lrmoeHostOptimizerStats_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, \
+        0, 0                                                                   \
+  }
+
+lrmoeResult_t lrmoeHostOptimizerGetStats(lrmoeHostOptimizer_t optimizer,
+                                         lrmoeHostOptimizerStats_t *stats);
 
 #ifdef __cplusplus
 }

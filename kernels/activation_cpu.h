@@ -106,6 +106,7 @@ static void forwardRow(const struct lrmoeActivationForward *args, int64_t i) {
   void *saved = elementAtMutable(args->saved, args->type, i * fc1Width);
   void *phi = elementAtMutable(args->phi, args->operand, i * args->ffn);
   const struct fc1Layout layout = {args->activation, args->type, args->ffn};
+  float weight = args->weights ? args->weights[i] : 1;
   struct activationBlock block;
   struct lanes lanes = {0};
   for (int64_t j = 0; j < args->ffn; j += blockElements) {
@@ -117,6 +118,8 @@ static void forwardRow(const struct lrmoeActivationForward *args, int64_t i) {
                  elementAtMutable(saved, args->type, args->ffn + j));
     loadFc1(&layout, saved, j, n, &block);
     computePhi(args->activation, n, &block);
+    for (int64_t k = 0; args->weights && k < n; k++)
+      block.phi[k] *= weight;
     roundBlock(args->type, n, block.phi);
     storeBlock(args->operand, block.phi, n,
                elementAtMutable(phi, args->operand, j));
@@ -156,7 +159,7 @@ static void backwardRow(const struct lrmoeActivationBackward *args, int64_t i,
     int64_t n = left < blockElements ? left : blockElements;
     loadFc1(&layout, saved, j, n, &block);
     computePhiAndSlopes(args->activation, n, &block);
-    roundBlock(args->type, n, block.phi);
+    if (!args->isPre) roundBlock(args->type, n, block.phi);
     padBlock(n, block.phi);
     memcpy(g, gPhi + j, (size_t)n * sizeof *g);
     padBlock(n, g);
@@ -165,6 +168,7 @@ static void backwardRow(const struct lrmoeActivationBackward *args, int64_t i,
       block.phi[k] *= weight;
       g[k] *= weight;
     }
+    if (args->isPre) roundBlock(args->type, n, block.phi);
     storeBlock(args->operand, block.phi, n,
                elementAtMutable(phi, args->operand, j));
     storeScaled(args->operand, n, block.dGate, g,

@@ -27,6 +27,7 @@ struct tileSpace {
   void *w2;
   void *rows;      /* [tile, H] x or g, operand */
   void *fc1;       /* [tile, 2F or F] fc1 in fp32, or dFc1 in operand */
+  void *saved;     /* [tile, 2F or F] fc1 in the layer type, if recomputed */
   void *phi;       /* [tile, F] operand */
   float *gPhi;     /* [tile, F] */
   float *out;      /* [tile, H] the expert's output, or dx */
@@ -60,6 +61,8 @@ static int64_t layOut(const struct lrmoeExpertContext *context, char *base,
   }
   space->rows = carve(base, elements * shape->hidden * operandBytes, &used);
   space->fc1 = carve(base, elements * width * (int64_t)sizeof(float), &used);
+  space->saved =
+      carve(base, elements * width * elementBytes(shape->type), &used);
   space->phi = carve(base, elements * shape->ffn * operandBytes, &used);
   int64_t floats = elements * (int64_t)sizeof(float);
   space->gPhi = carve(base, floats * shape->ffn, &used);
@@ -215,6 +218,10 @@ static lrmoeResult_t addWeightGradient(const struct lrmoeExpertContext *context,
   return multiply(context, &gemm);
 }
 
+static int isPre(const struct lrmoeExpertContext *context) {
+  return context->shape.convention == lrmoeWeightPre;
+}
+
 static lrmoeResult_t forwardTile(const struct lrmoeExpertContext *context,
                                  const struct lrmoeExpertForward *args,
                                  const struct operands *operands,
@@ -234,15 +241,20 @@ static lrmoeResult_t forwardTile(const struct lrmoeExpertContext *context,
       .ffn = shape->ffn,
       .numRows = rows,
       .fc1 = space->fc1,
-      .saved = elementAtMutable(args->saved, shape->type, first * width),
+      .weights = isPre(context) ? args->alpha + first : NULL,
+      .saved = args->saved
+                   ? elementAtMutable(args->saved, shape->type, first * width)
+                   : space->saved,
       .phi = space->phi,
       .phiNorm = args->phiNorm + first,
   };
   context->kernels->activationForward(&activation);
   LRMOE_CHECK(multiplyWeights(context, fc2Size, space->phi, operands->w2, 1,
                               space->out));
-  context->kernels->addRows(shape->hidden, rows, space->out,
-                            args->alpha + first, args->yIndex + first, args->y);
+  context->kernels->addRows(
+      shape->hidden, rows, space->out,
+      isPre(context) || args->isUnscaled ? NULL : args->alpha + first,
+      args->yIndex + first, args->y);
   return lrmoeSuccess;
 }
 
@@ -260,6 +272,28 @@ lrmoeResult_t lrmoeExpertRunForward(struct lrmoeExpertContext *context,
   return lrmoeSuccess;
 }
 
+/* The FC1 output of a tile as forward saved it: as it is, or computed again
+ * and rounded the same way. */
+static lrmoeResult_t savedTile(const struct lrmoeExpertContext *context,
+                               const struct lrmoeExpertBackward *args,
+                               const struct operands *operands,
+                               const struct tileSpace *space,
+                               const int64_t tile[2], struct lrmoeRows *saved) {
+  if (args->saved.data) {
+    *saved = rowsFrom(&args->saved, tile[0]);
+    return lrmoeSuccess;
+  }
+  int64_t width = fc1Width(context);
+  const int64_t size[3] = {tile[1], width, context->shape.hidden};
+  gatherTile(context, &args->x, tile[0], tile[1], space->rows);
+  LRMOE_CHECK(
+      multiplyWeights(context, size, space->rows, operands->w1, 1, space->fc1));
+  const struct lrmoeRows fc1 = {space->fc1, NULL, lrmoeFloat32, width};
+  context->kernels->gather(&fc1, tile[1], context->shape.type, space->saved);
+  *saved = (struct lrmoeRows){space->saved, NULL, context->shape.type, width};
+  return lrmoeSuccess;
+}
+
 /* From g to dFc1, alpha phi and d(alpha), and dW2 while g is at hand. */
 static lrmoeResult_t backwardFc2(const struct lrmoeExpertContext *context,
                                  const struct lrmoeExpertBackward *args,
@@ -269,6 +303,9 @@ static lrmoeResult_t backwardFc2(const struct lrmoeExpertContext *context,
   const struct lrmoeExpertShape *shape = &context->shape;
   const int64_t gPhiSize[3] = {rows, shape->ffn, shape->hidden};
   const int64_t dw2Size[3] = {shape->hidden, shape->ffn, rows};
+  const int64_t tile[2] = {first, rows};
+  struct lrmoeRows saved;
+  LRMOE_CHECK(savedTile(context, args, operands, space, tile, &saved));
   gatherTile(context, &args->g, first, rows, space->rows);
   LRMOE_CHECK(multiplyWeights(context, gPhiSize, space->rows, operands->w2, 0,
                               space->gPhi));
@@ -278,8 +315,9 @@ static lrmoeResult_t backwardFc2(const struct lrmoeExpertContext *context,
       .operand = context->operand,
       .ffn = shape->ffn,
       .numRows = rows,
-      .saved = rowsFrom(&args->saved, first),
+      .saved = saved,
       .weights = args->alpha + first,
+      .isPre = isPre(context),
       .gPhi = space->gPhi,
       .phi = space->phi,
       .dFc1 = space->fc1,
@@ -329,6 +367,53 @@ lrmoeResult_t lrmoeExpertRunBackward(struct lrmoeExpertContext *context,
     int64_t left = args->numRows - first;
     int64_t rows = left < context->tileRows ? left : context->tileRows;
     LRMOE_CHECK(backwardTile(context, args, &operands, &space, first, rows));
+  }
+  return lrmoeSuccess;
+}
+
+/* gPhi, then the activation's backward for its d(alpha) only. */
+static lrmoeResult_t alphaTile(const struct lrmoeExpertContext *context,
+                               const struct lrmoeExpertAlpha *args,
+                               const struct tileSpace *space, const void *w2,
+                               const int64_t tile[2]) {
+  const struct lrmoeExpertShape *shape = &context->shape;
+  const int64_t size[3] = {tile[1], shape->ffn, shape->hidden};
+  gatherTile(context, &args->g, tile[0], tile[1], space->rows);
+  LRMOE_CHECK(multiplyWeights(context, size, space->rows, w2, 0, space->gPhi));
+  for (int64_t i = 0; i < tile[1]; i++)
+    space->dWeights[i] = 0; /* alpha of what is not wanted */
+  const struct lrmoeActivationBackward activation = {
+      .activation = shape->activation,
+      .type = shape->type,
+      .operand = context->operand,
+      .ffn = shape->ffn,
+      .numRows = tile[1],
+      .saved = rowsFrom(&args->saved, tile[0]),
+      .weights = space->dWeights,
+      .isPre = isPre(context),
+      .gPhi = space->gPhi,
+      .phi = space->phi,
+      .dFc1 = space->fc1,
+      .dWeights = args->dAlpha + tile[0],
+  };
+  context->kernels->activationBackward(&activation);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeExpertRunAlpha(struct lrmoeExpertContext *context,
+                                  const struct lrmoeExpertAlpha *args) {
+  if (args->numRows == 0) return lrmoeSuccess;
+  struct tileSpace space;
+  size_t bytes = (size_t)lrmoeExpertScratchBytes(context);
+  LRMOE_CHECK(lrmoeBufferReserve(&context->scratch, bytes));
+  layOut(context, context->scratch.data, &space);
+  const void *w2 = operandMatrix(context, args->w2, context->shape.hidden,
+                                 context->shape.ffn, space.w2);
+  for (int64_t first = 0; first < args->numRows; first += context->tileRows) {
+    int64_t left = args->numRows - first;
+    const int64_t tile[2] = {
+        first, left < context->tileRows ? left : context->tileRows};
+    LRMOE_CHECK(alphaTile(context, args, &space, w2, tile));
   }
   return lrmoeSuccess;
 }

@@ -16,6 +16,7 @@ struct lrmoeExpertShape {
   int64_t ffn;
   lrmoeDataType_t type;
   lrmoeActivation_t activation;
+  lrmoeWeightConvention_t convention;
 };
 
 /* Per layer; the scratch grows to one tile. */
@@ -48,10 +49,11 @@ struct lrmoeExpertForward {
   int64_t numRows;
   struct lrmoeRows x;
   const float *alpha; /* [numRows] */
-  void *saved;        /* [numRows, 2F or F] out, layer type */
+  void *saved;        /* [numRows, 2F or F] out, layer type; NULL: not kept */
   float *phiNorm;     /* [numRows] out */
   float *y;           /* [*, H]: y[yIndex[i]] += alpha[i] * expert(x[i]) */
   const int64_t *yIndex;
+  int isUnscaled; /* y gets the experts' outputs, not times alpha */
 };
 
 /* Takes dx [rows, H] fp32 and d(alpha) of rows [first, first + rows). */
@@ -64,12 +66,23 @@ struct lrmoeExpertBackward {
   int64_t numRows;
   struct lrmoeRows g;
   struct lrmoeRows x;
-  struct lrmoeRows saved;
+  struct lrmoeRows saved; /* data NULL: FC1 is computed again from x */
   const float *alpha;
   lrmoeExpertSink sink;
   void *user;
 };
 
+/* d(alpha) alone: <g W2, phi> of rows that backward does not run on. */
+struct lrmoeExpertAlpha {
+  const void *w2;
+  int64_t numRows;
+  struct lrmoeRows g;
+  struct lrmoeRows saved;
+  float *dAlpha; /* [numRows] out */
+};
+
+lrmoeResult_t lrmoeExpertRunAlpha(struct lrmoeExpertContext *context,
+                                  const struct lrmoeExpertAlpha *args);
 lrmoeResult_t lrmoeExpertRunForward(struct lrmoeExpertContext *context,
                                     const struct lrmoeExpertForward *args);
 lrmoeResult_t lrmoeExpertRunBackward(struct lrmoeExpertContext *context,

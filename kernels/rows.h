@@ -31,8 +31,11 @@ struct lrmoeActivationForward {
   int64_t numRows;
   const float *fc1; /* [numRows, 2F or F] */
   void *saved;      /* [numRows, 2F or F] in type: fc1 rounded */
-  void *phi;        /* [numRows, F] in operand: act(saved), rounded to type */
-  float *phiNorm;   /* [numRows] L2 norm of phi, reproducible */
+  void *phi; /* [numRows, F] in operand: FC2's input, act(saved) or alpha times
+                it, rounded to type */
+  float *phiNorm; /* [numRows] L2 norm of phi, reproducible */
+  /* [numRows] alpha, where it multiplies FC2's input (`pre`); NULL: `post` */
+  const float *weights;
 };
 
 struct lrmoeActivationBackward {
@@ -44,9 +47,11 @@ struct lrmoeActivationBackward {
   struct lrmoeRows saved; /* fc1 rounded, through the forward row */
   const float *weights;   /* [numRows] alpha */
   const float *gPhi;      /* [numRows, F] g W2, not yet times alpha */
-  void *phi;              /* [numRows, F] in operand: alpha * phi */
-  void *dFc1;             /* [numRows, 2F or F] in operand */
-  float *dWeights;        /* [numRows] <gPhi, phi>, reproducible */
+  void *phi;  /* [numRows, F] in operand: alpha * phi; `pre`: FC2's input */
+  void *dFc1; /* [numRows, 2F or F] in operand */
+  float *dWeights; /* [numRows] <gPhi, phi>, reproducible; `pre`: phi without
+                      alpha, not rounded */
+  int isPre;       /* alpha multiplied FC2's input before rounding */
 };
 
 struct lrmoeRowKernels {

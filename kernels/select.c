@@ -24,7 +24,8 @@ uint32_t lrmoeScoreKey(float score) {
 void lrmoeScoreLrm(int64_t numPairs, const float *weights, const int64_t *token,
                    const float *gNorm, const float *phiNorm, uint32_t *keys) {
   for (int64_t i = 0; i < numPairs; i++) {
-    float weight = weights[i] < 0 ? -weights[i] : weights[i];
+    float weight = weights ? weights[i] : 1;
+    if (weight < 0) weight = -weight;
     keys[i] = lrmoeScoreKey(weight * gNorm[token[i]] * phiNorm[i]);
   }
 }

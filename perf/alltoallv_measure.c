@@ -3,7 +3,7 @@
  * ours    a group of lrmoeSend and lrmoeRecv, out of lrmoeMemAlloc memory
  * rival   MPI_Alltoallv, out of ordinary memory
  * limit   one process per core, pinned, copies its share of all the bytes
- *         with memcpy, between buffers that no cache holds
+ *         with memcpy, from as much memory into as much memory as the others
  *
  * All receive into the same ordinary memory.  The order of the ways changes
  * from round to round.  A time is that between two barriers, as rank 0 sees
@@ -14,8 +14,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const int64_t maxLimitBytes = 256 << 20;
 
 struct bench {
   const struct toolRank *self;
@@ -62,7 +60,6 @@ static enum toolExit benchMake(struct bench *bench, struct toolError *error) {
   bench->numCopiers = CPU_COUNT(&bench->cores);
   if (bench->numCopiers > numRanks) bench->numCopiers = numRanks;
   bench->limitRoom = sendRoom * numRanks / bench->numCopiers + 1;
-  if (bench->limitRoom > maxLimitBytes) bench->limitRoom = maxLimitBytes;
   int isCopier = bench->self->rank < bench->numCopiers;
   bench->recv = touchedMemory(recvRoom);
   if (rivalIsInside()) bench->rivalSend = touchedMemory(sendRoom);
@@ -117,14 +114,10 @@ static void runRival(const struct bench *bench) {
 }
 
 static void runLimit(const struct bench *bench) {
-  if (!bench->limitFrom) return;
-  int64_t left =
-      bench->exchange.bytes * bench->self->numRanks / bench->numCopiers;
-  while (left > 0) {
-    int64_t part = left < bench->limitRoom ? left : bench->limitRoom;
-    memcpy(bench->limitTo, bench->limitFrom, (size_t)part);
-    left -= part;
-  }
+  int64_t total = bench->exchange.bytes * bench->self->numRanks;
+  if (bench->limitFrom)
+    memcpy(bench->limitTo, bench->limitFrom,
+           (size_t)(total / bench->numCopiers));
 }
 
 /* The rank-th core of those this process may use; all of them again. */

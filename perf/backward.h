@@ -7,6 +7,7 @@
  *   pairwise       selected, compact, a row per kept pair
  *   dedup          selected, compact, a row per (token, rank)
  *   rho1           as dedup, with quotas that keep everything
+ * The full ways run with experts at their homes, the others with the policy.
  * They share step, transport, GEMM and kernels, and run interleaved. */
 #ifndef LRMOE_PERF_BACKWARD_H
 #define LRMOE_PERF_BACKWARD_H
@@ -38,11 +39,13 @@ struct backwardOptions {
   int64_t topk;
   int64_t hidden;
   int64_t ffn;
+  int64_t numSlots;   /* per rank */
   int64_t numChecked; /* tokens per rank that are computed again in double */
   double retain;
   lrmoeDataType_t type;
   lrmoeActivation_t activation;
   lrmoeMetric_t metric;
+  lrmoePolicy_t policy;
   const char *gemm;
   int isStaged;
   uint64_t seed;
@@ -58,12 +61,14 @@ struct backwardWayResult {
   double returnMs[backwardMaxRounds];
   int64_t bytes; /* sent to other ranks, all rounds of messages */
   int64_t workspace;
-  int64_t kept; /* executed here in backward */
+  int64_t kept;  /* executed here in backward */
+  int64_t moved; /* of them moved here */
 };
 
 struct backwardRankResult {
   struct backwardWayResult ways[numWays];
-  int64_t pairs; /* executed here in forward */
+  int64_t pairs;       /* executed here in forward, with the plain plan */
+  int64_t numReplicas; /* of the asked plan, on all ranks */
   double maxError;
   int64_t numWrong;
 };
@@ -75,16 +80,24 @@ struct backwardRun {
   struct backwardRankResult *results; /* [numRanks] */
 };
 
+/* The plans that ways run on. */
+enum {
+  planAsked, /* the policy, with the asked retention */
+  planWhole, /* the policy, with retention 1 */
+  planPlain, /* fixed, with retention 1 */
+  numPlans
+};
+
 /* The state of one rank. */
 struct backwardRank {
   const struct toolRank *self;
   const struct backwardOptions *options;
   lrmoeComm_t comm;
   lrmoeTopology_t topology;
-  lrmoePlanner_t planners[2]; /* with the asked retention, and with 1 */
+  lrmoePlanner_t planners[numPlans];
   lrmoeLayer_t layer;
-  lrmoeStep_t steps[2];
-  lrmoePlan_t plans[2];
+  lrmoeStep_t steps[numPlans];
+  lrmoePlan_t plans[numPlans];
   int64_t *topkIdx;
   float *weights;
   void *x;
@@ -134,9 +147,11 @@ struct backwardFigures {
   double returnMs;
   double speedupFull;   /* best full over best compact, ratio per round */
   double speedupMasked; /* masked over best compact */
-  double overheadRho1;  /* rho1 over full_dedup: the same wire, no scoring */
+  double overheadRho1;  /* rho1 over full_dedup: the same wire */
   int64_t pairs;
   int64_t kept;
+  int64_t numReplicas;
+  int64_t moved;
   double imbalanceBefore; /* most pairs of a rank over the mean, forward */
   double imbalanceAfter;  /* the same of kept pairs */
   double maxError;

@@ -54,6 +54,7 @@ static enum toolExit runWay(struct backwardRank *r, enum backwardWay way,
   lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
   clearGradients(r);
   TOOL_RANK_OK(r->self, backwardRunWay(r, way, &stats));
+  TOOL_RANK_OK(r->self, lrmoeReplicaReduce(r->layer, NULL));
   int64_t count = o->numTokens * o->hidden;
   int64_t slots = o->numTokens * o->topk;
   int64_t size1 = backwardFc1Rows(o) * o->hidden;

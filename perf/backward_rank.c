@@ -77,10 +77,12 @@ static enum toolExit makeHandles(struct backwardRank *r) {
   TOOL_RANK_OK(r->self, lrmoeCommInitRank(r->self->numRanks, &r->self->id,
                                           r->self->rank, NULL, &r->comm));
   TOOL_RANK_OK(r->self, lrmoeTopologyCreate(r->self->numRanks, &r->topology));
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < numPlans; i++) {
     lrmoePlannerConfig_t planner = LRMOE_PLANNER_CONFIG_INITIALIZER;
     planner.numExperts = (int32_t)o->numExperts;
-    planner.retainPpm = i ? 1000000 : llround(o->retain * 1e6);
+    planner.retainPpm = i == planAsked ? llround(o->retain * 1e6) : 1000000;
+    planner.policy = i == planPlain ? lrmoePolicyFixed : o->policy;
+    planner.slots = i == planPlain ? 0 : (int32_t)o->numSlots;
     TOOL_RANK_OK(r->self,
                  lrmoePlannerCreate(r->topology, &planner, &r->planners[i]));
   }
@@ -89,20 +91,28 @@ static enum toolExit makeHandles(struct backwardRank *r) {
   layer.ffn = o->ffn;
   layer.maxTokens = o->numTokens;
   layer.topk = (int32_t)o->topk;
-  layer.maxSteps = 2;
+  layer.maxSteps = numPlans;
   layer.dtype = o->type;
   layer.activation = o->activation;
   layer.gemm = o->gemm;
-  TOOL_RANK_OK(r->self,
-               lrmoeLayerCreate(r->comm, r->planners[0], &layer, &r->layer));
+  TOOL_RANK_OK(r->self, lrmoeLayerCreate(r->comm, r->planners[planAsked],
+                                         &layer, &r->layer));
   TOOL_RANK_OK(r->self,
                lrmoeLayerGetLocalExperts(r->layer, &r->numLocal, &r->local));
   return bindWeights(r);
 }
 
-/* Forward of the two steps: the same routing, two plans. */
-static enum toolExit runForward(struct backwardRank *r) {
-  for (int i = 0; i < 2; i++) {
+static enum toolExit runForward(struct backwardRank *r, int i) {
+  TOOL_RANK_OK(r->self, lrmoeDispatch(r->steps[i], r->x, NULL));
+  TOOL_RANK_OK(r->self, lrmoeExpertForward(r->steps[i], NULL));
+  TOOL_RANK_OK(r->self, lrmoeCombine(r->steps[i], r->y, NULL));
+  return toolGood;
+}
+
+/* The steps: the same routing, several plans. */
+static enum toolExit makeSteps(struct backwardRank *r) {
+  enum toolExit code = toolGood;
+  for (int i = 0; i < numPlans && code == toolGood; i++) {
     const int64_t *demand = NULL;
     TOOL_RANK_OK(r->self,
                  lrmoeStepCreate(r->layer, r->options->numTokens, r->topkIdx,
@@ -110,11 +120,9 @@ static enum toolExit runForward(struct backwardRank *r) {
     TOOL_RANK_OK(r->self, lrmoeStepGetDemand(r->steps[i], &demand));
     TOOL_RANK_OK(r->self, lrmoePlanMake(r->planners[i], demand, &r->plans[i]));
     TOOL_RANK_OK(r->self, lrmoeStepPrepare(r->steps[i], r->plans[i], NULL));
-    TOOL_RANK_OK(r->self, lrmoeDispatch(r->steps[i], r->x, NULL));
-    TOOL_RANK_OK(r->self, lrmoeExpertForward(r->steps[i], NULL));
-    TOOL_RANK_OK(r->self, lrmoeCombine(r->steps[i], r->y, NULL));
+    code = runForward(r, i);
   }
-  return toolGood;
+  return code;
 }
 
 static lrmoeBackwardConfig_t configOf(const struct backwardOptions *options,
@@ -132,16 +140,22 @@ static lrmoeBackwardConfig_t configOf(const struct backwardOptions *options,
   return config;
 }
 
+static int planOf(enum backwardWay way) {
+  if (way == wayFullPairwise || way == wayFullDedup) return planPlain;
+  return way == wayRho1 ? planWhole : planAsked;
+}
+
 lrmoeResult_t backwardRunWay(struct backwardRank *r, enum backwardWay way,
                              lrmoeStepStats_t *stats) {
-  lrmoeStep_t step = r->steps[way == wayRho1];
+  lrmoeStep_t step = r->steps[planOf(way)];
   lrmoeBackwardConfig_t config = configOf(r->options, way);
   lrmoeResult_t result;
   if (r->options->isStaged) {
     result = lrmoeSelect(step, r->g, &config, NULL);
-    if (result == lrmoeSuccess) result = lrmoeAllToAllCompact(step, r->g, NULL);
+    if (result == lrmoeSuccess)
+      result = lrmoeAllToAllCompact(step, r->x, r->g, NULL);
   } else {
-    result = lrmoeSelectPackSend(step, r->g, &config, NULL);
+    result = lrmoeSelectPackSend(step, r->x, r->g, &config, NULL);
   }
   if (result == lrmoeSuccess) result = lrmoeExpertBackward(step, NULL);
   if (result == lrmoeSuccess)
@@ -156,9 +170,20 @@ static lrmoeResult_t barrier(struct backwardRank *r) {
   return lrmoeAllReduce(&one, &one, 1, lrmoeInt32, lrmoeSum, r->comm, NULL);
 }
 
+/* In training the backward of a step finds the replicas of its forward, mostly;
+ * here the other ways' steps have taken their slots.  Forward again, not timed,
+ * brings them back. */
+static enum toolExit standReplicas(struct backwardRank *r,
+                                   enum backwardWay way) {
+  TOOL_RANK_OK(r->self, lrmoeReplicaReduce(r->layer, NULL));
+  return r->options->numSlots ? runForward(r, planOf(way)) : toolGood;
+}
+
 static enum toolExit timeWay(struct backwardRank *r, enum backwardWay way,
                              int64_t round, struct backwardWayResult *out) {
   lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
+  enum toolExit code = standReplicas(r, way);
+  if (code != toolGood) return code;
   TOOL_RANK_OK(r->self, barrier(r));
   int64_t cpu = toolCpuNs();
   int64_t wall = toolWallNs();
@@ -175,6 +200,7 @@ static enum toolExit timeWay(struct backwardRank *r, enum backwardWay way,
   out->bytes = stats.selectBytes + stats.rowBytes + stats.returnBytes;
   out->workspace = stats.workspaceBytes;
   out->kept = stats.executedKept;
+  out->moved = stats.movedIn;
   return toolGood;
 }
 
@@ -191,18 +217,21 @@ static enum toolExit timeWays(struct backwardRank *r,
     }
   }
   lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
-  TOOL_RANK_OK(r->self, lrmoeStepGetStats(r->steps[0], &stats));
+  lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
+  TOOL_RANK_OK(r->self, lrmoeStepGetStats(r->steps[planPlain], &stats));
+  TOOL_RANK_OK(r->self, lrmoePlanGetView(r->plans[planAsked], &view));
   result->pairs = stats.executed;
+  result->numReplicas = view.numReplicas;
   return toolGood;
 }
 
 static void freeRank(struct backwardRank *r) {
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < numPlans; i++) {
     lrmoeStepDestroy(r->steps[i]);
     lrmoePlanDestroy(r->plans[i]);
   }
   lrmoeLayerDestroy(r->layer);
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < numPlans; i++)
     lrmoePlannerDestroy(r->planners[i]);
   lrmoeTopologyDestroy(r->topology);
   lrmoeCommDestroy(r->comm);
@@ -224,7 +253,7 @@ enum toolExit backwardRankMain(const struct toolRank *self) {
   struct backwardRank rank = {.self = self, .options = &run->options};
   makeData(&rank, &run->workload);
   enum toolExit code = makeHandles(&rank);
-  if (code == toolGood) code = runForward(&rank);
+  if (code == toolGood) code = makeSteps(&rank);
   if (code == toolGood) code = backwardCheck(&rank, result);
   if (code == toolGood) code = timeWays(&rank, result);
   freeRank(&rank);

@@ -85,6 +85,8 @@ static void summariseLoad(const struct backwardRun *run,
     int64_t kept = result->ways[wayDedup].kept;
     figures->pairs += result->pairs;
     figures->kept += kept;
+    figures->moved += result->ways[wayDedup].moved;
+    figures->numReplicas = result->numReplicas;
     if (result->pairs > mostPairs) mostPairs = result->pairs;
     if (kept > mostKept) mostKept = kept;
     figures->numWrong += result->numWrong;

@@ -250,7 +250,7 @@ static const struct toolArg args[] = {
      .help = "Bytes per pair of ranks of the largest all-to-all."},
     {.name = "seed",
      .letter = 's',
-     INTEGER(seed, 0, INT64_MAX),
+     INTEGER(seed, 0, 1000000000),
      .help = "Seed of victims and moments."},
     {0}};
 

@@ -19,7 +19,7 @@ static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
 static const char *const activationNames[] = {"swiglu", "gelu", NULL};
 static const char *const metricNames[] = {"lrm", "grad2", "grad1", "random",
                                           NULL};
-static const char *const policyNames[] = {"fixed", NULL};
+static const char *const policyNames[] = {"fixed", "lrmoe", NULL};
 
 /* What the command line sets. */
 struct settings {
@@ -30,7 +30,6 @@ struct settings {
   struct toolRealList retains;
   struct toolWorkloadConfig load;
   int64_t seed;
-  int64_t slots;
   int64_t csvStep;
   int64_t csvLayer;
   int type;
@@ -47,6 +46,7 @@ static struct settings settings = {
                 .topk = 4,
                 .hidden = 512,
                 .ffn = 256,
+                .numSlots = 1,
                 .numChecked = 2},
     .minTokens = 1024,
     .maxTokens = 1024,
@@ -132,10 +132,11 @@ static const struct toolArg args[] = {
      .kind = toolArgEnum,
      .value = &settings.policy,
      .names = policyNames,
-     .help = "Placement: fixed, experts at their homes only."},
+     .help = "Placement: fixed, experts at their homes only; lrmoe, replicas "
+             "that level the ranks. The full ways always run fixed."},
     {.name = "slots",
-     INTEGER(slots, 0, 0),
-     .help = "Spare slots per rank for replicas; 0 with fixed."},
+     INTEGER(options.numSlots, 0, 64),
+     .help = "Spare slots per rank for replicas, with policy lrmoe."},
     {.name = "routing",
      .kind = toolArgText,
      .value = &settings.load.routing,
@@ -238,6 +239,8 @@ static void jsonRow(struct toolJson *json, const struct backwardRun *run,
   toolJsonInt(json, "kept", f->kept);
   toolJsonReal(json, "retention",
                f->pairs ? (double)f->kept / (double)f->pairs : 1);
+  toolJsonInt(json, "replicas", f->numReplicas);
+  toolJsonInt(json, "moved", f->moved);
   toolJsonReal(json, "imbalance_before", f->imbalanceBefore);
   toolJsonReal(json, "imbalance_after", f->imbalanceAfter);
   toolJsonInt(json, "bytes_full_pairwise", f->wayBytes[wayFullPairwise]);
@@ -288,6 +291,8 @@ static enum toolExit finishSettings(struct backwardRun *run,
   options->type = types[settings.type];
   options->activation = (lrmoeActivation_t)settings.activation;
   options->metric = (lrmoeMetric_t)settings.metric;
+  options->policy = (lrmoePolicy_t)settings.policy;
+  if (options->policy == lrmoePolicyFixed) options->numSlots = 0;
   options->seed = (uint64_t)settings.seed;
   if (!options->numExperts && !settings.load.load) options->numExperts = 32;
   settings.load.seed = options->seed;

@@ -6,6 +6,8 @@
 #include "base/alloc.h"
 #include "base/config.h"
 #include "base/hash.h"
+#include "planner/carve.h"
+#include "planner/forward.h"
 
 #include <string.h>
 
@@ -17,37 +19,26 @@ size_t lrmoePlanArrayBytes(int32_t numRanks, int32_t numExperts,
          sizeof(int32_t) * (experts + experts + 1 + instances);
 }
 
-static int64_t *take64(char **next, size_t count) {
-  int64_t *array = (int64_t *)(void *)*next;
-  *next += count * sizeof *array;
-  return array;
-}
-
-static int32_t *take32(char **next, size_t count) {
-  int32_t *array = (int32_t *)(void *)*next;
-  *next += count * sizeof *array;
-  return array;
-}
-
 lrmoeResult_t lrmoePlanAllocate(int32_t numRanks, int32_t numExperts,
                                 int32_t numInstances, struct lrmoePlan **plan) {
   size_t ranks = (size_t)numRanks, experts = (size_t)numExperts;
   size_t instances = (size_t)numInstances;
-  size_t bytes = sizeof **plan + 2 * ranks * sizeof(int64_t) +
+  size_t bytes = sizeof **plan + 3 * ranks * sizeof(int64_t) +
                  lrmoePlanArrayBytes(numRanks, numExperts, numInstances);
   char *block = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(bytes, &block));
   struct lrmoePlan *made = (struct lrmoePlan *)(void *)block;
   char *next = block + sizeof *made;
-  made->rankForward = take64(&next, ranks);
-  made->rankKept = take64(&next, ranks);
-  made->demand = take64(&next, ranks * experts);
-  made->quotas = take64(&next, experts);
-  made->forwardPairs = take64(&next, instances);
-  made->keptPairs = take64(&next, instances);
-  made->homes = take32(&next, experts);
-  made->instanceOffsets = take32(&next, experts + 1);
-  made->instanceRanks = take32(&next, instances);
+  made->rankForward = lrmoeCarve64(&next, ranks);
+  made->rankKept = lrmoeCarve64(&next, ranks);
+  made->rankMovesIn = lrmoeCarve64(&next, ranks);
+  made->demand = lrmoeCarve64(&next, ranks * experts);
+  made->quotas = lrmoeCarve64(&next, experts);
+  made->forwardPairs = lrmoeCarve64(&next, instances);
+  made->keptPairs = lrmoeCarve64(&next, instances);
+  made->homes = lrmoeCarve32(&next, experts);
+  made->instanceOffsets = lrmoeCarve32(&next, experts + 1);
+  made->instanceRanks = lrmoeCarve32(&next, instances);
   made->numRanks = numRanks;
   made->numExperts = numExperts;
   made->numInstances = numInstances;
@@ -60,6 +51,36 @@ static int64_t peak(const int64_t *values, int32_t count) {
   for (int32_t i = 0; i < count; i++)
     if (values[i] > most) most = values[i];
   return most;
+}
+
+static void sumMoves(struct lrmoePlan *plan) {
+  memset(plan->rankMovesIn, 0,
+         (size_t)plan->numRanks * sizeof *plan->rankMovesIn);
+  plan->movesIn = 0;
+  for (int32_t e = 0; e < plan->numExperts; e++) {
+    int32_t first = plan->instanceOffsets[e];
+    int32_t last = plan->instanceOffsets[e + 1];
+    int64_t dropped = -plan->quotas[e];
+    for (int32_t i = first; i < last; i++)
+      dropped += plan->forwardPairs[i];
+    for (int32_t i = first; i < last; i++) {
+      int64_t moves =
+          lrmoeMovesIn(plan->forwardPairs[i], plan->keptPairs[i], dropped);
+      plan->movesIn += moves;
+      plan->rankMovesIn[plan->instanceRanks[i]] += moves;
+    }
+  }
+  plan->peakMovesIn = peak(plan->rankMovesIn, plan->numRanks);
+}
+
+static uint64_t hashPlan(const struct lrmoePlan *plan) {
+  const int64_t scalars[] = {
+      plan->pairs,        plan->kept,      plan->peakForward, plan->peakKept,
+      plan->boundForward, plan->boundKept, plan->numRanks,    plan->numExperts,
+      plan->numInstances, plan->policy};
+  return lrmoeHash(lrmoeHash(0, scalars, sizeof scalars), plan->demand,
+                   lrmoePlanArrayBytes(plan->numRanks, plan->numExperts,
+                                       plan->numInstances));
 }
 
 void lrmoePlanFinish(struct lrmoePlan *plan) {
@@ -76,14 +97,12 @@ void lrmoePlanFinish(struct lrmoePlan *plan) {
   }
   plan->peakForward = peak(plan->rankForward, plan->numRanks);
   plan->peakKept = peak(plan->rankKept, plan->numRanks);
-
-  const int64_t scalars[] = {
-      plan->pairs,    plan->kept,       plan->peakForward,  plan->peakKept,
-      plan->numRanks, plan->numExperts, plan->numInstances, plan->policy};
-  uint64_t hash = lrmoeHash(0, scalars, sizeof scalars);
-  plan->hash = lrmoeHash(hash, plan->demand,
-                         lrmoePlanArrayBytes(plan->numRanks, plan->numExperts,
-                                             plan->numInstances));
+  if (plan->policy == lrmoePolicyFixed) {
+    plan->boundForward = plan->peakForward;
+    plan->boundKept = plan->peakKept;
+  }
+  sumMoves(plan);
+  plan->hash = hashPlan(plan);
 }
 
 static lrmoeResult_t verifyDemand(const struct lrmoePlan *plan,
@@ -194,6 +213,20 @@ lrmoeResult_t lrmoePlanDestroy(lrmoePlan_t plan) {
   return lrmoeSuccess;
 }
 
+/* How far the peak is above its bound, in millionths, rounded up. */
+static int64_t gapPpm(int64_t most, int64_t bound) {
+  enum {
+    million = 1000000
+  };
+  if (most <= bound || bound <= 0) return 0;
+  int64_t whole = (most - bound) / bound, part = (most - bound) % bound;
+  if (bound > INT64_MAX / million) { /* then a millionth of it has no room */
+    part /= million;
+    bound /= million;
+  }
+  return whole * million + (part * million + bound - 1) / bound;
+}
+
 lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view) {
   LRMOE_REQUIRE(plan, "plan is NULL");
   lrmoePlanView_t full = LRMOE_PLAN_VIEW_INITIALIZER;
@@ -213,5 +246,12 @@ lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view) {
   full.numExperts = plan->numExperts;
   full.numInstances = plan->numInstances;
   full.policy = plan->policy;
+  full.boundForward = plan->boundForward;
+  full.boundKept = plan->boundKept;
+  full.gapForwardPpm = gapPpm(plan->peakForward, plan->boundForward);
+  full.gapKeptPpm = gapPpm(plan->peakKept, plan->boundKept);
+  full.numReplicas = plan->numInstances - plan->numExperts;
+  full.movesIn = plan->movesIn;
+  full.peakMovesIn = plan->peakMovesIn;
   return lrmoeViewWrite("plan view", &full, sizeof full, view);
 }

@@ -4,7 +4,9 @@
  *   1. F[e][.] sums to n[e], X[e][.] to K[e], 0 <= K[e] <= n[e];
  *   2. one instance of an expert on a rank at most, one of them at home;
  *   3. both are zero where no instance stands (they are listed by instance);
- *   4. the pairs of all experts add up to an int64. */
+ *   4. the pairs of all experts add up to an int64.
+ * The bounds come from the planner, which knows the spare slots; of policy
+ * fixed, which has no choice, the peaks are their own bounds. */
 #ifndef LRMOE_PLANNER_PLAN_H
 #define LRMOE_PLANNER_PLAN_H
 
@@ -13,7 +15,8 @@
 /* So that sizes of arrays are computed in size_t without overflow. */
 enum {
   lrmoeMaxRanks = 1 << 16,
-  lrmoeMaxExperts = 1 << 20
+  lrmoeMaxExperts = 1 << 20,
+  lrmoeMaxSlots = 1 << 10 /* spare ones of a rank: instances fit an int32 */
 };
 
 /* One block of memory holds the struct and its arrays.  Those from demand to
@@ -25,8 +28,13 @@ struct lrmoePlan {
   int64_t kept;
   int64_t peakForward;
   int64_t peakKept;
+  int64_t boundForward; /* proven lower bounds of the two peaks */
+  int64_t boundKept;
+  int64_t movesIn;          /* kept pairs that move in the worst case */
+  int64_t peakMovesIn;      /* and the most of them into one rank */
   int64_t *rankForward;     /* [G] pairs that a rank executes in forward */
   int64_t *rankKept;        /* [G] and in backward */
+  int64_t *rankMovesIn;     /* [G] of them moved here, in the worst case */
   int64_t *demand;          /* [G, E] */
   int64_t *quotas;          /* [E] */
   int64_t *forwardPairs;    /* [numInstances] */
@@ -49,7 +57,8 @@ lrmoeResult_t lrmoePlanAllocate(int32_t numRanks, int32_t numExperts,
 size_t lrmoePlanArrayBytes(int32_t numRanks, int32_t numExperts,
                            int32_t numInstances);
 
-/* Fills in sums, peaks and hash from the arrays of a plan that is verified. */
+/* Fills in sums, peaks and hash from the arrays and bounds of a plan that is
+ * verified. */
 void lrmoePlanFinish(struct lrmoePlan *plan);
 
 /* lrmoeInternalError naming the invariant that is broken, and where. */

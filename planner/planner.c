@@ -1,5 +1,4 @@
-/* The planner: see planner.h.  Algorithm 1 of the paper with the fixed policy:
- * the full forward must fit the capacity of every rank, quotas follow from
+/* The planner: see planner.h.  Algorithm 1 of the paper: the full forward must fit the capacity of every rank, quotas follow from
  * demand, and what does not fit is refused, by name and number.
  *
  * Departure from the paper: its planner may lower retention until backward
@@ -11,6 +10,8 @@
 #include "base/config.h"
 #include "base/hash.h"
 #include "topo/topology.h"
+
+#include <string.h>
 
 static lrmoeResult_t checkNumbers(const lrmoePlannerConfig_t *config) {
   LRMOE_REQUIRE(config->numExperts >= 1 &&
@@ -26,12 +27,16 @@ static lrmoeResult_t checkNumbers(const lrmoePlannerConfig_t *config) {
 }
 
 static lrmoeResult_t checkRules(const lrmoePlannerConfig_t *config) {
-  LRMOE_REQUIRE(config->policy == lrmoePolicyFixed,
+  LRMOE_REQUIRE(config->policy == lrmoePolicyFixed ||
+                    config->policy == lrmoePolicyLrmoe,
                 "planner config: policy %d is unknown", (int)config->policy);
   LRMOE_REQUIRE(config->quota == lrmoeQuotaNone ||
                     config->quota == lrmoeQuotaUniform,
                 "planner config: quota %d is unknown", (int)config->quota);
-  LRMOE_REQUIRE(config->slots == 0,
+  LRMOE_REQUIRE(config->slots >= 0 && config->slots <= lrmoeMaxSlots,
+                "planner config: slots is %d, not 0..%d", config->slots,
+                lrmoeMaxSlots);
+  LRMOE_REQUIRE(config->slots == 0 || config->policy != lrmoePolicyFixed,
                 "planner config: slots is %d; policy fixed has no replicas",
                 config->slots);
   return lrmoeSuccess;
@@ -61,7 +66,8 @@ static lrmoeResult_t fillHomes(struct lrmoePlanner *planner,
 static uint64_t hashPlanner(const struct lrmoePlanner *planner) {
   const int64_t scalars[] = {planner->retainPpm, planner->maxPairs,
                              planner->numRanks,  planner->numExperts,
-                             planner->policy,    planner->quota};
+                             planner->policy,    planner->quota,
+                             planner->slots};
   return lrmoeHash(lrmoeHash(0, scalars, sizeof scalars), planner->homes,
                    (size_t)planner->numExperts * sizeof *planner->homes);
 }
@@ -74,8 +80,11 @@ static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner, int numRanks,
   planner->numExperts = config->numExperts;
   planner->policy = config->policy;
   planner->quota = config->quota;
+  planner->slots = config->slots;
   LRMOE_CHECK(LRMOE_ALLOCATE(config->numExperts, &planner->homes));
   LRMOE_CHECK(fillHomes(planner, config->homes));
+  LRMOE_CHECK(lrmoeWorkCreate(numRanks, config->numExperts, config->slots,
+                              planner->homes, &planner->work));
   planner->hash = hashPlanner(planner);
   return lrmoeSuccess;
 }
@@ -103,6 +112,7 @@ lrmoeResult_t lrmoePlannerCreate(lrmoeTopology_t topology,
 
 lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner) {
   if (!planner) return lrmoeSuccess;
+  lrmoeWorkDestroy(planner->work);
   lrmoeFree(planner->homes);
   lrmoeFree(planner);
   return lrmoeSuccess;
@@ -112,6 +122,7 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner) {
 static lrmoeResult_t sumDemand(const struct lrmoePlanner *planner,
                                const int64_t *demand, int64_t *pairs) {
   int64_t left = INT64_MAX;
+  memset(pairs, 0, (size_t)planner->numExperts * sizeof *pairs);
   for (int32_t s = 0; s < planner->numRanks; s++)
     for (int32_t e = 0; e < planner->numExperts; e++) {
       int64_t count = demand[(int64_t)s * planner->numExperts + e];
@@ -144,14 +155,15 @@ static lrmoeResult_t checkCapacity(const struct lrmoePlanner *planner,
 }
 
 static lrmoeResult_t makePlan(const struct lrmoePlanner *planner,
-                              const int64_t *demand, int64_t *scratch,
-                              struct lrmoePlan **plan) {
-  int64_t *pairs = scratch, *quotas = scratch + planner->numExperts;
+                              const int64_t *demand, struct lrmoePlan **plan) {
+  int64_t *pairs = planner->work->pairs, *quotas = planner->work->quotas;
   LRMOE_CHECK(sumDemand(planner, demand, pairs));
   lrmoeQuotaFill(planner, pairs, quotas);
   const struct lrmoeLoad load = {demand, pairs, quotas};
   struct lrmoePlan *made = NULL;
-  LRMOE_CHECK(lrmoePlaceFixed(planner, &load, &made));
+  LRMOE_CHECK(planner->policy == lrmoePolicyFixed
+                  ? lrmoePlaceFixed(planner, &load, &made)
+                  : lrmoePlaceReplicas(planner, &load, &made));
   lrmoeResult_t result;
   LRMOE_CHECK_GOTO(lrmoePlanVerify(made), result, fail);
   lrmoePlanFinish(made);
@@ -170,9 +182,5 @@ lrmoeResult_t lrmoePlanMake(lrmoePlanner_t planner, const int64_t *demand,
                 !planner  ? "planner"
                 : !demand ? "demand"
                           : "plan");
-  int64_t *scratch = NULL; /* [2, E] */
-  LRMOE_CHECK(LRMOE_ALLOCATE(2 * (int64_t)planner->numExperts, &scratch));
-  lrmoeResult_t result = makePlan(planner, demand, scratch, plan);
-  lrmoeFree(scratch);
-  return result;
+  return makePlan(planner, demand, plan);
 }

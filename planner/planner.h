@@ -3,21 +3,26 @@
  * A plan is made in three parts, each behind one function below: quotas (how
  * many pairs of each expert are kept), placement (where instances stand and
  * how many pairs each takes) and the checks (capacities, invariants).  All of
- * it is a pure function in integers: every rank makes the same plan. */
+ * it is a pure function in integers: every rank makes the same plan.  The
+ * planner owns the memory that making a plan works in, so it makes one plan at
+ * a time; nothing in it outlasts the call. */
 #ifndef LRMOE_PLANNER_PLANNER_H
 #define LRMOE_PLANNER_PLANNER_H
 
 #include "planner/plan.h"
+#include "planner/work.h"
 
 struct lrmoePlanner {
   int64_t retainPpm;
   int64_t maxPairs;
-  int32_t *homes; /* [E] */
+  int32_t *homes;         /* [E] */
+  struct lrmoeWork *work; /* of the plan being made */
   int32_t numRanks;
   int32_t numExperts;
   lrmoePolicy_t policy;
   lrmoeQuota_t quota;
-  uint64_t hash; /* of everything above: ranks compare it in round F0 */
+  int32_t slots;
+  uint64_t hash; /* of all inputs: ranks compare it in round F0 */
 };
 
 /* Demand as the parts of the planner see it; its total is an int64. */
@@ -35,5 +40,10 @@ void lrmoeQuotaFill(const struct lrmoePlanner *planner, const int64_t *pairs,
 lrmoeResult_t lrmoePlaceFixed(const struct lrmoePlanner *planner,
                               const struct lrmoeLoad *load,
                               struct lrmoePlan **plan);
+
+/* Policy lrmoe, the same. */
+lrmoeResult_t lrmoePlaceReplicas(const struct lrmoePlanner *planner,
+                                 const struct lrmoeLoad *load,
+                                 struct lrmoePlan **plan);
 
 #endif

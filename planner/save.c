@@ -16,7 +16,7 @@
 #define SAVED_MAGIC 0x6e616c506f4d524cu
 
 enum {
-  savedVersion = 1
+  savedVersion = 2
 };
 
 struct savedHeader {
@@ -24,6 +24,8 @@ struct savedHeader {
   uint64_t checkSum; /* of all that follows this field */
   uint64_t bytes;    /* of header and arrays */
   uint64_t hash;
+  int64_t boundForward; /* do not follow from the arrays */
+  int64_t boundKept;
   uint32_t version;
   int32_t numRanks;
   int32_t numExperts;
@@ -44,6 +46,8 @@ lrmoeResult_t lrmoePlanSave(lrmoePlan_t plan, void *buffer, size_t *bytes) {
   struct savedHeader header = {
       .magic = SAVED_MAGIC,
       .hash = plan->hash,
+      .boundForward = plan->boundForward,
+      .boundKept = plan->boundKept,
       .version = savedVersion,
       .numRanks = plan->numRanks,
       .numExperts = plan->numExperts,
@@ -95,9 +99,44 @@ static lrmoeResult_t checkHeader(const struct savedHeader *header,
   LRMOE_CHECK(checkSizes(header, bytes));
   if (header->checkSum != checkSum(header, arrays))
     return LRMOE_FAIL(lrmoeCorrupt, "saved plan has a wrong check sum");
-  if (header->policy != lrmoePolicyFixed || header->reserved)
+  if ((header->policy != lrmoePolicyFixed &&
+       header->policy != lrmoePolicyLrmoe) ||
+      header->reserved)
     return LRMOE_FAIL(lrmoeCorrupt, "saved plan has policy %d, reserved %u",
                       header->policy, header->reserved);
+  return lrmoeSuccess;
+}
+
+/* Bounds that no planner could have proven. */
+static lrmoeResult_t checkBound(const char *name, int64_t bound, int64_t total,
+                                const struct lrmoePlan *plan, int64_t most) {
+  int64_t mean = total / plan->numRanks + (total % plan->numRanks != 0);
+  if (bound < mean || bound > most)
+    return LRMOE_FAIL(lrmoeCorrupt,
+                      "saved plan bounds %s pairs of a rank by %lld, mean %lld "
+                      "and peak %lld",
+                      name, (long long)bound, (long long)mean, (long long)most);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t finish(const struct savedHeader *header,
+                            struct lrmoePlan *plan) {
+  plan->policy = (lrmoePolicy_t)header->policy;
+  plan->boundForward = header->boundForward;
+  plan->boundKept = header->boundKept;
+  LRMOE_CHECK(lrmoePlanVerifyAs(plan, lrmoeCorrupt));
+  lrmoePlanFinish(plan);
+  if (plan->boundForward != header->boundForward ||
+      plan->boundKept != header->boundKept)
+    return LRMOE_FAIL(lrmoeCorrupt,
+                      "saved plan of policy fixed has bounds that are not its "
+                      "peaks");
+  LRMOE_CHECK(checkBound("forward", header->boundForward, plan->pairs, plan,
+                         plan->peakForward));
+  LRMOE_CHECK(
+      checkBound("kept", header->boundKept, plan->kept, plan, plan->peakKept));
+  if (plan->hash != header->hash)
+    return LRMOE_FAIL(lrmoeCorrupt, "saved plan has a wrong hash");
   return lrmoeSuccess;
 }
 
@@ -115,18 +154,10 @@ lrmoeResult_t lrmoePlanLoad(const void *buffer, size_t bytes,
   LRMOE_CHECK(lrmoePlanAllocate(header.numRanks, header.numExperts,
                                 header.numInstances, &made));
   memcpy(made->demand, arrays, bytes - sizeof header);
-  made->policy = (lrmoePolicy_t)header.policy;
-  lrmoeResult_t result;
-  LRMOE_CHECK_GOTO(lrmoePlanVerifyAs(made, lrmoeCorrupt), result, fail);
-  lrmoePlanFinish(made);
-  if (made->hash != header.hash) {
-    result = LRMOE_FAIL(lrmoeCorrupt, "saved plan has a wrong hash");
-    goto fail;
-  }
-  *plan = made;
-  return lrmoeSuccess;
-
-fail:
-  lrmoePlanDestroy(made);
+  lrmoeResult_t result = finish(&header, made);
+  if (result == lrmoeSuccess)
+    *plan = made;
+  else
+    lrmoePlanDestroy(made);
   return result;
 }

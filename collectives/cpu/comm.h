@@ -62,9 +62,9 @@ struct lrmoeLane {
   uint64_t numPosted;      /* copies of the channels' counters, which only */
   uint64_t numDone;        /* this rank advances */
   uint64_t numTaken;
+  uint64_t numMoves; /* times that something moved here */
   uint64_t produced;
   uint64_t ringStart; /* the ring was empty here: all before is consumed */
-  uint64_t consumed;
 };
 
 struct ncclComm {
@@ -104,9 +104,10 @@ struct ncclComm {
   int64_t tickNs;     /* when peers were last looked at */
   int nextChecked;
   int isLeaving;
-  atomic_int isTold; /* the caller knows that comm is broken */
-  int isForsaken;    /* left before the others did */
-  int suspect;       /* a peer that seems gone, -1: none */
+  atomic_int isTold;     /* the caller knows that comm is broken */
+  int isForsaken;        /* left before the others did */
+  int suspect;           /* a peer that seems gone, -1: none */
+  uint64_t suspectMoves; /* of its lane, when it first did */
 
   struct ncclWindow_vidmem *windows;
 };

@@ -131,24 +131,37 @@ static int advance(struct ncclComm *comm) {
       result = beginRound(comm);
   }
   if (result != lrmoeSuccess) leave(comm, result);
-  if (moved) {
-    comm->hasMoved = 1;
-    comm->suspect = -1;
+  comm->hasMoved |= moved;
+  return moved;
+}
+
+static int advanceAll(struct ncclComm *first, int *numOpen) {
+  int moved = 0;
+  *numOpen = 0;
+  for (struct ncclComm *comm = first; comm; comm = comm->nextInGroup) {
+    if (!comm->isDone) moved |= advance(comm);
+    *numOpen += !comm->isDone;
   }
   return moved;
 }
 
+static void tickAll(struct ncclComm *first) {
+  for (struct ncclComm *comm = first; comm; comm = comm->nextInGroup)
+    if (!comm->isDone) lrmoeLivenessTick(comm);
+}
+
 static void run(struct ncclComm *first) {
+  enum {
+    looksPerTick = 64
+  }; /* while there is much to do */
   struct lrmoeWait wait = {0};
+  int numOpen = 0;
   for (struct ncclComm *comm = first; comm; comm = comm->nextInGroup)
     enter(comm);
-  for (;;) {
-    int moved = 0, numOpen = 0;
-    for (struct ncclComm *comm = first; comm; comm = comm->nextInGroup) {
-      if (!comm->isDone) moved |= advance(comm);
-      numOpen += !comm->isDone;
-    }
+  for (int64_t look = 1;; look++) {
+    int moved = advanceAll(first, &numOpen);
     if (!numOpen) break;
+    if (look % looksPerTick == 0) tickAll(first);
     if (moved)
       lrmoeWaitReset(&wait, first);
     else

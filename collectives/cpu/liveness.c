@@ -82,15 +82,15 @@ int lrmoeLivenessAwaited(const struct ncclComm *comm) {
   return -1;
 }
 
-/* Two looks, with a look at the channels between: the last that a rank sent
+/* Two looks, without any move in its lane between: the last that a rank sent
  * before it went still counts. */
 static void suspect(struct ncclComm *comm, int rank,
                     enum lrmoeFailureKind kind) {
-  if (comm->suspect != rank) {
-    comm->suspect = rank;
-    return;
-  }
-  lrmoeFailureSet(comm, (struct lrmoeFailure){kind, rank, comm->rank});
+  uint64_t numMoves = comm->lanes[rank].numMoves;
+  if (comm->suspect == rank && comm->suspectMoves == numMoves)
+    lrmoeFailureSet(comm, (struct lrmoeFailure){kind, rank, comm->rank});
+  comm->suspect = rank;
+  comm->suspectMoves = numMoves;
 }
 
 static int checkPeer(struct ncclComm *comm, int rank) {
@@ -120,23 +120,33 @@ static void checkPeers(struct ncclComm *comm) {
   }
 }
 
-/* Follows the chain of waiting ranks from `rank`; see above. */
-static struct lrmoeFailure findCulprit(const struct ncclComm *comm, int rank,
-                                       int64_t nowNs) {
-  struct lrmoeFailure failure = {lrmoeFailureStuck, rank, comm->rank};
+/* Follows the chain of waiting ranks from `rank`; whether it ends at one that
+ * is to blame. */
+static int followChain(const struct ncclComm *comm, int rank, int64_t nowNs,
+                       struct lrmoeFailure *failure) {
   for (int steps = 0; steps < comm->numRanks; steps++) {
-    if (rank < 0 || rank == comm->rank) break;
+    if (rank < 0 || rank == comm->rank) return 0;
     struct lrmoeSeat *seat = lrmoeSegmentSeat(comm->segment, rank);
     int64_t silentNs = nowNs - atomic_load(&seat->beatNs);
     int isInCall = (int)atomic_load(&seat->isInCall);
     int isSilent = silentNs > comm->timeoutMs * nsPerMs / 2;
     if (!isInCall || isSilent) {
-      failure.kind = isInCall ? lrmoeFailureStopped : lrmoeFailureLate;
-      failure.culprit = rank;
-      break;
+      failure->kind = isInCall ? lrmoeFailureStopped : lrmoeFailureLate;
+      failure->culprit = rank;
+      return 1;
     }
     rank = atomic_load(&seat->waitsFor);
   }
+  return 0;
+}
+
+static struct lrmoeFailure findCulprit(const struct ncclComm *comm,
+                                       int64_t nowNs) {
+  struct lrmoeFailure failure = {lrmoeFailureStuck, lrmoeLivenessAwaited(comm),
+                                 comm->rank};
+  for (int rank = 0; rank < comm->numRanks; rank++)
+    if (isAwaited(comm, rank) && followChain(comm, rank, nowNs, &failure))
+      break;
   return failure;
 }
 
@@ -159,5 +169,5 @@ void lrmoeLivenessTick(struct ncclComm *comm) {
   if (!isLate || awaited < 0) return;
   /* Ranks that leave late harm nobody: only this rank gives up waiting. */
   comm->isForsaken = comm->isLeaving;
-  if (!comm->isLeaving) lrmoeFailureSet(comm, findCulprit(comm, awaited, now));
+  if (!comm->isLeaving) lrmoeFailureSet(comm, findCulprit(comm, now));
 }

@@ -141,6 +141,8 @@ static int fillRing(struct ncclComm *comm, struct lrmoeLane *lane,
 static int progressSends(struct ncclComm *comm, int peer) {
   struct lrmoeLane *lane = &comm->lanes[peer];
   int moved = 0;
+  if (lane->sends.first == lrmoeNoMessage && lane->numDone == lane->numPosted)
+    return 0;
   uint64_t numDone = atomic_load(&lane->out->numTaken);
   comm->numOpen -= (int64_t)(numDone - lane->numDone);
   moved |= numDone != lane->numDone;
@@ -162,6 +164,7 @@ static int progressSends(struct ncclComm *comm, int peer) {
     if (isRing && message->moved < message->bytes) break;
     lane->sends.first = message->next;
   }
+  lane->numMoves += (uint64_t)moved;
   return moved;
 }
 
@@ -177,34 +180,48 @@ static lrmoeResult_t failMismatch(struct ncclComm *comm, int peer,
   return lrmoeFailureCheck(comm);
 }
 
-/* Copies the next part of a message that lies in the sender's memory. */
+/* Copies the next part of a message that lies in the sender's heap. */
+static lrmoeResult_t pullHeap(struct ncclComm *comm, int peer,
+                              const struct lrmoePost *post,
+                              struct lrmoeMessage *message, uint64_t part) {
+  const struct lrmoeMapping *heap = comm->lanes[peer].heap;
+  if (post->where > heap->bytes || post->bytes > heap->bytes - post->where)
+    return LRMOE_FAIL(lrmoeInternalError,
+                      "rank %d posts memory beyond its heap", peer);
+  const char *from = heap->base + post->where;
+  lrmoeCopy(message->data + message->moved, from + message->moved, part);
+  return lrmoeSuccess;
+}
+
+/* The same out of memory of a rank of this process.  It may free its buffer
+ * once the communicator is broken, but waits for `reading` first
+ * (lrmoeMessagesQuiesce): so set that, then look at the failure word. */
+static lrmoeResult_t pullDirect(struct ncclComm *comm, int peer,
+                                const struct lrmoePost *post,
+                                struct lrmoeMessage *message, uint64_t part) {
+  struct lrmoeChannel *in = comm->lanes[peer].in;
+  const char *from = (const char *)(uintptr_t)post->where;
+  atomic_store(&in->reading, 1);
+  lrmoeResult_t result = lrmoeFailureResult(comm);
+  if (result == lrmoeSuccess)
+    lrmoeCopy(message->data + message->moved, from + message->moved, part);
+  atomic_store(&in->reading, 0);
+  return result == lrmoeSuccess ? lrmoeSuccess : lrmoeFailureCheck(comm);
+}
+
 static lrmoeResult_t pullMemory(struct ncclComm *comm, int peer,
                                 const struct lrmoePost *post,
                                 struct lrmoeMessage *message) {
-  struct lrmoeLane *lane = &comm->lanes[peer];
   uint64_t part = message->bytes - message->moved;
+  if (!part) return lrmoeSuccess; /* the buffers may be NULL */
   if (part > maxCopyBytes) part = maxCopyBytes;
-  const char *from = (const char *)(uintptr_t)post->where;
-  if (post->kind == lrmoePostHeap) {
-    if (post->where > lane->heap->bytes ||
-        post->bytes > lane->heap->bytes - post->where)
-      return LRMOE_FAIL(lrmoeInternalError,
-                        "rank %d posts memory beyond its "
-                        "heap",
-                        peer);
-    from = lane->heap->base + post->where;
-  }
-  /* A sender in this process may free its buffer once the communicator is
-   * broken: it waits for `reading` (lrmoeMessagesQuiesce), so say so first
-   * and look at the failure word after. */
-  atomic_store(&lane->in->reading, 1);
-  lrmoeResult_t result = lrmoeFailureResult(comm);
-  if (result == lrmoeSuccess && part)
-    lrmoeCopy(message->data + message->moved, from + message->moved, part);
-  atomic_store(&lane->in->reading, 0);
+  if (post->kind == lrmoePostHeap)
+    LRMOE_CHECK(pullHeap(comm, peer, post, message, part));
+  else
+    LRMOE_CHECK(pullDirect(comm, peer, post, message, part));
   message->moved += part;
   if (part == maxCopyBytes) lrmoeLivenessBeat(comm, lrmoeNowNs());
-  return result == lrmoeSuccess ? lrmoeSuccess : lrmoeFailureCheck(comm);
+  return lrmoeSuccess;
 }
 
 /* Copies what the ring holds of a message. */
@@ -260,6 +277,7 @@ static lrmoeResult_t progressRecvs(struct ncclComm *comm, int peer,
     int movedNow = 0;
     LRMOE_CHECK(take(comm, peer, &movedNow, &isOver));
     if (movedNow) lrmoeBellRing(comm, peer);
+    lane->numMoves += (uint64_t)movedNow;
     *moved |= movedNow;
   }
   return lrmoeSuccess;

@@ -3,6 +3,7 @@
 
 #include "collectives/step.h"
 #include "kernels/select.h"
+#include "random_plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -65,6 +66,7 @@ static int makeHandles(struct driver *d) {
   planner.retainPpm = spec->retainPpm;
   planner.homes = d->oracle->homes;
   RANK_OK(d->self, lrmoePlannerCreate(d->topology, &planner, &d->planner));
+  d->planner->slots = spec->numSlots; /* plans with replicas: randomPlan */
   lrmoeLayerConfig_t layer = LRMOE_LAYER_CONFIG_INITIALIZER;
   layer.hidden = spec->hidden;
   layer.ffn = spec->ffn;
@@ -73,6 +75,9 @@ static int makeHandles(struct driver *d) {
   layer.maxSteps = 2;
   layer.dtype = spec->type;
   layer.activation = spec->activation;
+  layer.convention = spec->convention;
+  layer.savedState = spec->savedState;
+  layer.routerGrad = spec->routerGrad;
   layer.gemm = "reference";
   RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &layer, &d->layer));
   RANK_OK(d->self,
@@ -103,7 +108,12 @@ int driverForward(struct driver *d) {
                           data->topkIdx, data->weights, NULL, &d->step));
   const int64_t *demand = NULL;
   RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
-  RANK_OK(d->self, lrmoePlanMake(d->planner, demand, &d->plan));
+  if (spec->numSlots)
+    RANK_OK(d->self,
+            randomPlan(d->planner, demand, spec->seed + (uint64_t)d->numPlans++,
+                       &d->plan));
+  else
+    RANK_OK(d->self, lrmoePlanMake(d->planner, demand, &d->plan));
   RANK_OK(d->self, lrmoeStepPrepare(d->step, d->plan, NULL));
   RANK_OK(d->self, lrmoeDispatch(d->step, data->x, NULL));
   RANK_OK(d->self, lrmoeExpertForward(d->step, NULL));
@@ -132,7 +142,8 @@ int driverBackward(struct driver *d, const lrmoeBackwardConfig_t *config,
                    int isFused) {
   const struct oracleCase *spec = &d->oracle->spec;
   const void *g = d->oracle->ranks[d->self->rank].g;
-  for (int i = 0; i < d->numLocal; i++) {
+  const void *x = d->oracle->ranks[d->self->rank].x;
+  for (int i = 0; i < d->numLocal && !d->isAccumulating; i++) {
     memset(d->dw1[i], 0,
            (size_t)(fc1Rows(spec) * spec->hidden) * sizeof(float));
     memset(d->dw2[i], 0, (size_t)(spec->hidden * spec->ffn) * sizeof(float));
@@ -144,14 +155,15 @@ int driverBackward(struct driver *d, const lrmoeBackwardConfig_t *config,
   memset(d->dWeights, 0x55,
          (size_t)slotsOf(spec, d->self->rank) * sizeof(float));
   if (isFused) {
-    RANK_OK(d->self, lrmoeSelectPackSend(d->step, g, config, NULL));
+    RANK_OK(d->self, lrmoeSelectPackSend(d->step, x, g, config, NULL));
   } else {
     RANK_OK(d->self, lrmoeSelect(d->step, g, config, NULL));
-    RANK_OK(d->self, lrmoeAllToAllCompact(d->step, g, NULL));
+    RANK_OK(d->self, lrmoeAllToAllCompact(d->step, x, g, NULL));
   }
   RANK_OK(d->self, lrmoeStepGetKept(d->step, d->kept));
   RANK_OK(d->self, lrmoeExpertBackward(d->step, NULL));
   RANK_OK(d->self, lrmoeReturn(d->step, d->dx, d->dWeights, NULL));
+  if (!d->isAccumulating) RANK_OK(d->self, lrmoeReplicaReduce(d->layer, NULL));
   return gatherKept(d);
 }
 
@@ -197,6 +209,62 @@ static int checkOneSelection(struct driver *d, const uint32_t *all,
   return 0;
 }
 
+/* Every instance selects among a stretch of its expert's pairs. */
+static int checkInstances(struct driver *d, const uint32_t *all, int32_t e) {
+  const struct oracleCase *spec = &d->oracle->spec;
+  const struct lrmoePlan *plan = d->plan;
+  int64_t most = mostTokens(spec) * spec->topk;
+  uint32_t *keys = zeroed(most * spec->numRanks, sizeof *keys);
+  uint8_t *want = zeroed(most * spec->numRanks, 1);
+  uint8_t *got = zeroed(most * spec->numRanks, 1);
+  int64_t numPairs = 0;
+  for (int r = 0; r < spec->numRanks; r++)
+    for (int64_t p = 0; p < slotsOf(spec, r); p++)
+      if (d->oracle->ranks[r].topkIdx[p] == e) {
+        keys[numPairs] = all[r * most + p];
+        got[numPairs++] = d->allKept[r][p];
+      }
+  int64_t first = 0;
+  for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
+       i++) {
+    oracleSelect(plan->forwardPairs[i], keys + first, plan->keptPairs[i],
+                 want + first);
+    first += plan->forwardPairs[i];
+  }
+  int differs = numPairs && memcmp(want, got, (size_t)numPairs) != 0;
+  free(keys);
+  free(want);
+  free(got);
+  RANK_TRUE(d->self, !differs);
+  return 0;
+}
+
+/* Each instance executes its share exactly, and no more pairs moved to it than
+ * the plan charges for the worst case. */
+static int checkShares(struct driver *d) {
+  const struct lrmoeStep *step = d->step;
+  const struct lrmoePlan *plan = d->plan;
+  if (!lrmoeStepMayMove(step) || step->layer->savedState != lrmoeSavedFull)
+    return 0;
+  for (int32_t j = 0; j < step->numInstances; j++) {
+    int32_t i = step->instances[j];
+    int32_t e = lrmoeStepExpert(step, j);
+    int64_t kept = plan->keptPairs[i];
+    int64_t moved = step->handoff.offsets[j + 1] - step->handoff.offsets[j] -
+                    step->handoff.stayed[j];
+    int64_t numPairs = 0;
+    for (int32_t k = plan->instanceOffsets[e]; k < plan->instanceOffsets[e + 1];
+         k++)
+      numPairs += plan->forwardPairs[k];
+    int64_t sure = plan->quotas[e] - (numPairs - plan->forwardPairs[i]);
+    int64_t bound = kept - (sure > 0 ? sure : 0);
+    RANK_TRUE(d->self,
+              step->handoff.offsets[j + 1] - step->handoff.offsets[j] == kept);
+    RANK_TRUE(d->self, moved <= (bound > 0 ? bound : 0));
+  }
+  return 0;
+}
+
 /* The keys are those of the scores, but for rounding of phi. */
 static int checkScores(struct driver *d) {
   const struct lrmoeStep *step = d->step;
@@ -233,8 +301,12 @@ int driverCheckSelection(struct driver *d) {
                       d->step->config.scope == lrmoeScopeExpert;
        e++)
     failed = checkOneSelection(d, all, e);
+  for (int32_t e = 0; e < spec->numExperts && !failed &&
+                      d->step->config.scope == lrmoeScopeInstance;
+       e++)
+    failed = checkInstances(d, all, e);
   free(all);
-  return failed || checkScores(d);
+  return failed || checkScores(d) || checkShares(d);
 }
 
 static double toleranceOf(lrmoeDataType_t type) {
@@ -295,7 +367,9 @@ static int checkZeros(struct driver *d, const struct oracleResult *want) {
     for (int32_t slot = 0; slot < spec->topk; slot++) {
       int64_t pair = t * spec->topk + slot;
       numKept += d->kept[pair];
-      if (!d->kept[pair] && d->dWeights[pair] != 0) failed = 1;
+      if (!d->kept[pair] && d->dWeights[pair] != 0 &&
+          spec->routerGrad == lrmoeRouterGradKept)
+        failed = 1;
     }
     const char *row = (const char *)d->dx + (size_t)t * rowBytes;
     if (!numKept && isfinite(want->dx[t * spec->hidden]) &&

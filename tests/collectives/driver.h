@@ -23,6 +23,8 @@ struct driver {
   uint8_t **allKept; /* [G] */
   float **dw1;       /* [numLocal] */
   float **dw2;
+  int numPlans;
+  int isAccumulating; /* backward neither clears dw nor brings replicas home */
   int numLocal;
   const int32_t *local;
 };

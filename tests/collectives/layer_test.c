@@ -63,6 +63,53 @@ START_TEST(plain) {
 }
 END_TEST
 
+START_TEST(replicas) {
+  struct oracleCase c = plainCase();
+  c.numSlots = 2;
+  for (uint64_t seed = 50; seed < 56; seed++) {
+    c.seed = seed;
+    runEveryWay(c);
+  }
+}
+END_TEST
+
+START_TEST(replicasWithoutSavedState) {
+  struct oracleCase c = plainCase();
+  c.numSlots = 2;
+  c.savedState = lrmoeSavedNone;
+  for (uint64_t seed = 60; seed < 63; seed++) {
+    c.seed = seed;
+    runEveryWay(c);
+  }
+}
+END_TEST
+
+START_TEST(savedStateNone) {
+  struct oracleCase c = plainCase();
+  c.savedState = lrmoeSavedNone;
+  runEveryWay(c);
+}
+END_TEST
+
+START_TEST(exactRouterGradients) {
+  struct oracleCase c = plainCase();
+  for (int i = 0; i < 8; i++) {
+    c.routerGrad = i % 2 ? lrmoeRouterGradOwner : lrmoeRouterGradExecutor;
+    c.convention = (lrmoeWeightConvention_t)(i / 2 % 2);
+    c.numSlots = i / 4;
+    for (c.isFused = 0; c.isFused < 2; c.isFused++)
+      runCase(&c);
+  }
+}
+END_TEST
+
+START_TEST(weightBeforeFc2) {
+  struct oracleCase c = plainCase();
+  c.convention = lrmoeWeightPre;
+  runEveryWay(c);
+}
+END_TEST
+
 START_TEST(oneRank) {
   struct oracleCase c = plainCase();
   c.numRanks = 1;
@@ -191,7 +238,7 @@ START_TEST(everyMetricAndScope) {
   struct oracleCase c = plainCase();
   c.backward.seed = 99;
   for (int metric = lrmoeMetricLrm; metric <= lrmoeMetricAll; metric++) {
-    for (int scope = lrmoeScopeExpert; scope <= lrmoeScopeLayer; scope++) {
+    for (int scope = lrmoeScopeExpert; scope <= lrmoeScopeInstance; scope++) {
       c.backward.metric = (lrmoeMetric_t)metric;
       c.backward.scope = (lrmoeScope_t)scope;
       runCase(&c);
@@ -220,7 +267,12 @@ START_TEST(homesNotContiguous) {
 END_TEST
 
 int main(void) {
-  const TTest *const tests[] = {randomCases,
+  const TTest *const tests[] = {replicas,
+                                replicasWithoutSavedState,
+                                savedStateNone,
+                                weightBeforeFc2,
+                                exactRouterGradients,
+                                randomCases,
                                 plain,
                                 oneRank,
                                 nineRanks,

@@ -18,6 +18,9 @@ static struct oracleCase smallCase(void) {
   c.retainPpm = 500000;
   c.noneShare = 0;
   c.isHomesMixed = 0;
+  c.numSlots = 0;
+  c.savedState = lrmoeSavedFull;
+  c.routerGrad = lrmoeRouterGradKept;
   c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
   return c;
 }
@@ -183,7 +186,7 @@ static int callOutOfOrder(struct driver *d) {
   RANK_RESULT(d->self, lrmoeSelect(d->step, data->g, NULL, NULL),
               lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeExpertBackward(d->step, NULL), lrmoeInvalidUsage);
-  RANK_OK(d->self, lrmoeAllToAllCompact(d->step, data->g, NULL));
+  RANK_OK(d->self, lrmoeAllToAllCompact(d->step, data->x, data->g, NULL));
   RANK_OK(d->self, lrmoeStepGetHandoff(d->step, &handoff));
   if (handoff.numPairs)
     RANK_RESULT(d->self, lrmoeReturn(d->step, d->dx, NULL, NULL),
@@ -274,7 +277,12 @@ static int giveBadConfigs(struct driver *d) {
   for (int i = 0; i < 8; i++)
     RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &bad[i], &layer),
                 lrmoeInvalidArgument);
-  good.convention = (lrmoeWeightConvention_t)1;
+  good.tensorShards = 2;
+  RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &good, &layer),
+              lrmoeUnsupported);
+  good.tensorShards = 1;
+  good.routerGrad = lrmoeRouterGradExecutor;
+  good.savedState = lrmoeSavedNone;
   RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &good, &layer),
               lrmoeUnsupported);
   RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, NULL, &layer),

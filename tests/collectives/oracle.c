@@ -166,10 +166,26 @@ void oracleFree(struct oracle *oracle) {
 /* One pair's forward values and room for its backward. */
 struct pairState {
   double *fc1;  /* [2F or F], rounded to the type */
-  double *phi;  /* [F], rounded */
+  double *phi;  /* [F] act(fc1); rounded with `post` */
+  double *fed;  /* [F] what FC2 consumes, without alpha with `post` */
   double *gPhi; /* [F] */
   double *dFc1; /* [2F or F] */
 };
+
+static struct pairState makeState(const struct oracleCase *spec) {
+  return (struct pairState){
+      zeroed(2 * spec->ffn, sizeof(double)), zeroed(spec->ffn, sizeof(double)),
+      zeroed(spec->ffn, sizeof(double)), zeroed(spec->ffn, sizeof(double)),
+      zeroed(2 * spec->ffn, sizeof(double))};
+}
+
+static void freeState(struct pairState *s) {
+  free(s->fc1);
+  free(s->phi);
+  free(s->fed);
+  free(s->gPhi);
+  free(s->dFc1);
+}
 
 static double sigmoid(double z) {
   return 1 / (1 + exp(-z));
@@ -189,7 +205,7 @@ static double geluSlope(double z) {
 
 static void pairForward(const struct oracleCase *spec,
                         const struct oracleWeights *w, const float *x,
-                        struct pairState *s) {
+                        double alpha, struct pairState *s) {
   int64_t hidden = spec->hidden;
   int64_t ffn = spec->ffn;
   for (int64_t i = 0; i < fc1Rows(spec); i++) {
@@ -202,7 +218,9 @@ static void pairForward(const struct oracleCase *spec,
     double phi = spec->activation == lrmoeSwiglu
                      ? s->fc1[f] * sigmoid(s->fc1[f]) * s->fc1[ffn + f]
                      : geluOf(s->fc1[f]);
-    s->phi[f] = roundTo(spec->type, phi);
+    int isPre = spec->convention == lrmoeWeightPre;
+    s->phi[f] = isPre ? phi : roundTo(spec->type, phi);
+    s->fed[f] = isPre ? roundTo(spec->type, alpha * phi) : s->phi[f];
   }
 }
 
@@ -215,6 +233,7 @@ static double pairBackward(const struct oracle *oracle,
   const struct oracleCase *spec = &oracle->spec;
   int64_t hidden = spec->hidden;
   int64_t ffn = spec->ffn;
+  double outer = spec->convention == lrmoeWeightPre ? 1 : alpha;
   double dAlpha = 0;
   for (int64_t f = 0; f < ffn; f++) {
     s->gPhi[f] = 0;
@@ -239,7 +258,7 @@ static double pairBackward(const struct oracle *oracle,
       dw1[i * hidden + h] += s->dFc1[i] * x[h];
   for (int64_t h = 0; dw2 && h < hidden; h++)
     for (int64_t f = 0; f < ffn; f++)
-      dw2[h * ffn + f] += alpha * g[h] * s->phi[f];
+      dw2[h * ffn + f] += outer * g[h] * s->fed[f];
   return dAlpha;
 }
 
@@ -253,11 +272,15 @@ static void computePair(const struct oracle *oracle, int rank, int source,
   if (e < 0 || (!isMine && (oracle->homes[e] != rank || !kept[pair]))) return;
   int64_t row = pair / spec->topk * spec->hidden;
   const struct oracleWeights *w = &oracle->experts[e];
-  pairForward(spec, w, data->xf + row, s);
   double alpha = data->weights[pair];
+  double outer = spec->convention == lrmoeWeightPre ? 1 : alpha;
+  pairForward(spec, w, data->xf + row, alpha, s);
   for (int64_t h = 0; isMine && h < spec->hidden; h++)
     for (int64_t f = 0; f < spec->ffn; f++)
-      result->y[row + h] += alpha * w->w2f[h * spec->ffn + f] * s->phi[f];
+      result->y[row + h] += outer * w->w2f[h * spec->ffn + f] * s->fed[f];
+  if (!kept[pair] && spec->routerGrad != lrmoeRouterGradKept && isMine)
+    result->dWeights[pair] = pairBackward(
+        oracle, w, data->xf + row, data->gf + row, alpha, s, NULL, NULL, NULL);
   if (!kept[pair]) return;
   double dAlpha = pairBackward(oracle, w, data->xf + row, data->gf + row, alpha,
                                s, isMine ? result->dx + row : NULL,
@@ -280,15 +303,11 @@ struct oracleResult *oracleCompute(const struct oracle *oracle, int rank,
     result->dw1[e] = zeroed(fc1Rows(spec) * spec->hidden, sizeof(double));
     result->dw2[e] = zeroed(spec->hidden * spec->ffn, sizeof(double));
   }
-  struct pairState s = {zeroed(2 * spec->ffn, 8), zeroed(spec->ffn, 8),
-                        zeroed(spec->ffn, 8), zeroed(2 * spec->ffn, 8)};
+  struct pairState s = makeState(spec);
   for (int source = 0; source < spec->numRanks; source++)
     for (int64_t p = 0; p < spec->numTokens[source] * spec->topk; p++)
       computePair(oracle, rank, source, p, kept[source], &s, result);
-  free(s.fc1);
-  free(s.phi);
-  free(s.gPhi);
-  free(s.dFc1);
+  freeState(&s);
   return result;
 }
 
@@ -305,15 +324,15 @@ double oracleScore(const struct oracle *oracle, int rank, int64_t pair) {
   if (spec->backward.metric == lrmoeMetricGrad1) return norm1;
   if (spec->backward.metric == lrmoeMetricGrad2) return sqrt(norm2);
   if (spec->backward.metric != lrmoeMetricLrm) return 0;
-  struct pairState s = {zeroed(2 * spec->ffn, 8), zeroed(spec->ffn, 8), NULL,
-                        NULL};
-  pairForward(spec, &oracle->experts[data->topkIdx[pair]], data->xf + row, &s);
-  double phi = 0;
+  struct pairState s = makeState(spec);
+  pairForward(spec, &oracle->experts[data->topkIdx[pair]], data->xf + row,
+              data->weights[pair], &s);
+  double fed = 0;
   for (int64_t f = 0; f < spec->ffn; f++)
-    phi += s.phi[f] * s.phi[f];
-  free(s.fc1);
-  free(s.phi);
-  return data->weights[pair] * sqrt(norm2) * sqrt(phi);
+    fed += s.fed[f] * s.fed[f];
+  freeState(&s);
+  double outer = spec->convention == lrmoeWeightPre ? 1 : data->weights[pair];
+  return outer * sqrt(norm2) * sqrt(fed);
 }
 
 void oracleResultFree(const struct oracle *oracle,
@@ -363,11 +382,19 @@ struct oracleCase oracleRandomCase(uint64_t seed) {
   c.retainPpm = retains[pick(seed, 27, 0, 5)];
   c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
   c.backward.metric = (lrmoeMetric_t)pick(seed, 28, 0, 4);
-  c.backward.scope = (lrmoeScope_t)(pick(seed, 29, 0, 3) == 0);
+  c.backward.scope = (lrmoeScope_t)(pick(seed, 29, 0, 5) % 3);
   c.backward.wire = (lrmoeWire_t)pick(seed, 40, 0, 2);
   c.backward.seed = seed;
   c.isFused = (int)pick(seed, 41, 0, 1);
   c.noneShare = 0.3 * (double)pick(seed, 42, 0, 1);
   c.isHomesMixed = (int)pick(seed, 43, 0, 1);
+  c.numSlots = c.numRanks > 1 ? (int)pick(seed, 44, 0, 2) : 0;
+  c.convention = (lrmoeWeightConvention_t)pick(seed, 45, 0, 1);
+  c.savedState = (lrmoeSavedState_t)pick(seed, 46, 0, 1);
+  c.routerGrad = (lrmoeRouterGrad_t)pick(seed, 47, 0, 2);
+  if (c.routerGrad == lrmoeRouterGradExecutor) {
+    c.savedState = lrmoeSavedFull;
+    c.backward.wire = lrmoeWireDedup;
+  }
   return c;
 }

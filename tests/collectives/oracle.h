@@ -31,6 +31,10 @@ struct oracleCase {
   double equalScores; /* 1: all g rows and weights are the same */
   int numPoison;      /* tokens per rank whose g is Inf or NaN */
   int isHomesMixed;   /* homes not contiguous */
+  int numSlots;       /* > 0: plans with random replicas and shares */
+  lrmoeWeightConvention_t convention;
+  lrmoeSavedState_t savedState;
+  lrmoeRouterGrad_t routerGrad;
 };
 
 /* The data of one rank. */

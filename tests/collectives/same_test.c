@@ -22,6 +22,10 @@ static struct oracleCase mediumCase(void) {
   c.type = lrmoeBfloat16;
   c.retainPpm = 600000;
   c.noneShare = 0.1;
+  c.numSlots = 0;
+  c.convention = lrmoeWeightPost;
+  c.savedState = lrmoeSavedFull;
+  c.routerGrad = lrmoeRouterGradKept;
   c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
   return c;
 }
@@ -66,9 +70,10 @@ static int sameBits(struct bits *a, struct bits *b) {
   return isSame;
 }
 
+/* user: a case. */
 static int runWays(const struct testRank *self) {
   struct driver d;
-  struct oracleCase spec = mediumCase();
+  struct oracleCase spec = *(const struct oracleCase *)self->user;
   int failed = driverOpen(&d, self, &spec) || driverForward(&d);
   for (int wire = lrmoeWireDedup; wire <= lrmoeWireMasked && !failed; wire++) {
     lrmoeBackwardConfig_t config = LRMOE_BACKWARD_CONFIG_INITIALIZER;
@@ -90,7 +95,13 @@ static int runWays(const struct testRank *self) {
 }
 
 START_TEST(sameBitsWhateverTheWay) {
-  ck_assert_int_eq(testRanksRun(4, runWays, NULL), 0);
+  struct oracleCase spec = mediumCase();
+  ck_assert_int_eq(testRanksRun(4, runWays, &spec), 0);
+  spec.numSlots = 2;
+  ck_assert_int_eq(testRanksRun(4, runWays, &spec), 0);
+  spec.savedState = lrmoeSavedNone;
+  spec.convention = lrmoeWeightPre;
+  ck_assert_int_eq(testRanksRun(4, runWays, &spec), 0);
 }
 END_TEST
 
@@ -124,7 +135,7 @@ END_TEST
  * backward B, both right; and A again, the same bits. */
 static int runTwoSteps(const struct testRank *self) {
   struct driver a;
-  struct oracleCase spec = mediumCase();
+  struct oracleCase spec = *(const struct oracleCase *)self->user;
   int failed = driverOpen(&a, self, &spec);
   struct driver b = a;
   lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
@@ -151,7 +162,69 @@ static int runTwoSteps(const struct testRank *self) {
 }
 
 START_TEST(twoStepsInFlight) {
-  ck_assert_int_eq(testRanksRun(4, runTwoSteps, NULL), 0);
+  struct oracleCase spec = mediumCase();
+  ck_assert_int_eq(testRanksRun(4, runTwoSteps, &spec), 0);
+  /* More replicas in the two plans than slots: they give way to each other. */
+  spec.numSlots = 1;
+  ck_assert_int_eq(testRanksRun(4, runTwoSteps, &spec), 0);
+}
+END_TEST
+
+/* Adds sign times this rank's weight gradients to sums. */
+static void addGradients(const struct driver *d, float sign, float *sums) {
+  const struct oracleCase *spec = &d->oracle->spec;
+  int64_t fc1 = lrmoeFc1Width(spec->activation, spec->ffn);
+  for (int i = 0; i < d->numLocal; i++) {
+    for (int64_t k = 0; k < fc1 * spec->hidden; k++)
+      *sums++ += sign * d->dw1[i][k];
+    for (int64_t k = 0; k < spec->ffn * spec->hidden; k++)
+      *sums++ += sign * d->dw2[i][k];
+  }
+}
+
+/* Gradients of two steps whose replicas have to give way to each other, brought
+ * home once at the end, are the sum of those of each step alone. */
+static int runAccumulation(const struct testRank *self) {
+  struct driver a;
+  struct oracleCase spec = mediumCase();
+  spec.seed = *(const uint64_t *)self->user;
+  spec.numSlots = 1;
+  spec.type = lrmoeFloat32;
+  int failed = driverOpen(&a, self, &spec);
+  int64_t fc1 = lrmoeFc1Width(spec.activation, spec.ffn);
+  int64_t count = a.numLocal * (fc1 + spec.ffn) * spec.hidden;
+  float *sums = calloc((size_t)(count > 0 ? count : 1), sizeof *sums);
+  if (!sums) abort();
+  failed = failed || driverForward(&a);
+  struct driver b = a; /* the same handles and buffers, another step */
+  failed = failed || driverForward(&b) || driverBackward(&a, NULL, 0);
+  addGradients(&a, 1, sums);
+  failed = failed || driverBackward(&b, NULL, 1);
+  addGradients(&a, 1, sums);
+  a.isAccumulating = b.isAccumulating = 1;
+  for (int i = 0; i < a.numLocal; i++) {
+    memset(a.dw1[i], 0, (size_t)(fc1 * spec.hidden) * sizeof(float));
+    memset(a.dw2[i], 0, (size_t)(spec.ffn * spec.hidden) * sizeof(float));
+  }
+  failed = failed || driverBackward(&a, NULL, 0) ||
+           driverBackward(&b, NULL, 1) ||
+           lrmoeLayerAdvanceVersion(a.layer) != lrmoeInvalidUsage ||
+           lrmoeReplicaReduce(a.layer, NULL) != lrmoeSuccess;
+  addGradients(&a, -1, sums);
+  for (int64_t i = 0; i < count && !failed; i++)
+    failed = fabsf(sums[i]) > 1e-4f;
+  failed = failed || lrmoeLayerAdvanceVersion(a.layer) != lrmoeSuccess;
+  free(sums);
+  lrmoeStepDestroy(b.step);
+  lrmoePlanDestroy(b.plan);
+  driverClose(&a);
+  return failed;
+}
+
+START_TEST(gradientsOfTwoSteps) {
+  /* Random plans; in some of these the two steps want the same slots. */
+  for (uint64_t seed = 70; seed < 78; seed++)
+    ck_assert_int_eq(testRanksRun(4, runAccumulation, &seed), 0);
 }
 END_TEST
 
@@ -194,15 +267,16 @@ static double ownExpert(const struct driver *d, const struct oracleWeights *w,
 static int runOwnGemms(struct driver *d) {
   const struct oracleCase *spec = &d->oracle->spec;
   lrmoeHandoff_t handoff = LRMOE_HANDOFF_INITIALIZER;
-  RANK_OK(d->self, lrmoeSelectPackSend(
-                       d->step, d->oracle->ranks[d->self->rank].g, NULL, NULL));
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  RANK_OK(d->self, lrmoeSelectPackSend(d->step, data->x, data->g, NULL, NULL));
   RANK_OK(d->self, lrmoeStepGetHandoff(d->step, &handoff));
   float *rows = calloc((size_t)(3 * spec->hidden), sizeof *rows);
   if (!rows) abort();
   for (int64_t j = 0; j < handoff.numInstances; j++) {
     for (int64_t p = handoff.offsets[j]; p < handoff.offsets[j + 1]; p++) {
       lrmoeHandoffRows_t put = LRMOE_HANDOFF_ROWS_INITIALIZER;
-      readRow(d, handoff.x, handoff.xRow[p], rows);
+      int isMoved = p - handoff.offsets[j] >= handoff.stayed[j];
+      readRow(d, isMoved ? handoff.movedX : handoff.x, handoff.xRow[p], rows);
       readRow(d, handoff.g, handoff.gRow[p], rows + spec->hidden);
       float dAlpha = (float)ownExpert(
           d, &d->oracle->experts[handoff.experts[j]], rows, rows + spec->hidden,
@@ -254,9 +328,9 @@ START_TEST(callersOwnGemms) {
 END_TEST
 
 int main(void) {
-  const TTest *const tests[] = {sameBitsWhateverTheWay,
-                                retentionOneIsThePlainBackward,
-                                twoStepsInFlight, callersOwnGemms};
+  const TTest *const tests[] = {
+      sameBitsWhateverTheWay, retentionOneIsThePlainBackward, twoStepsInFlight,
+      gradientsOfTwoSteps, callersOwnGemms};
   Suite *suite = suite_create("same");
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
     TCase *group = tcase_create(tests[i]->name);

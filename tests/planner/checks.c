@@ -79,6 +79,55 @@ static void checkInstances(const lrmoePlanView_t *view) {
   }
 }
 
+/* Spare slots hold, and every replica serves. */
+static void checkReplicas(const lrmoePlanView_t *view, int32_t slots) {
+  int32_t *used = calloc((size_t)view->numRanks, sizeof *used);
+  ck_assert_ptr_nonnull(used);
+  for (int e = 0; e < view->numExperts; e++)
+    for (int i = view->instanceOffsets[e]; i < view->instanceOffsets[e + 1];
+         i++) {
+      if (view->instanceRanks[i] == view->homes[e]) continue;
+      ck_assert_int_le(++used[view->instanceRanks[i]], slots);
+      ck_assert(view->forwardPairs[i] > 0 || view->keptPairs[i] > 0);
+    }
+  ck_assert_int_eq(view->numReplicas, view->numInstances - view->numExperts);
+  free(used);
+}
+
+/* Worst-case moves by their definition (design 3, row 8). */
+static void checkMoves(const lrmoePlanView_t *view, const int64_t *totals) {
+  int64_t *into = calloc((size_t)view->numRanks, sizeof *into);
+  ck_assert_ptr_nonnull(into);
+  int64_t sum = 0, most = 0;
+  for (int e = 0; e < view->numExperts; e++)
+    for (int i = view->instanceOffsets[e]; i < view->instanceOffsets[e + 1];
+         i++) {
+      int64_t stays = view->quotas[e] - (totals[e] - view->forwardPairs[i]);
+      int64_t moves = view->keptPairs[i] - (stays > 0 ? stays : 0);
+      if (moves <= 0) continue;
+      sum += moves;
+      into[view->instanceRanks[i]] += moves;
+    }
+  for (int g = 0; g < view->numRanks; g++)
+    if (into[g] > most) most = into[g];
+  ck_assert_int_eq(view->movesIn, sum);
+  ck_assert_int_eq(view->peakMovesIn, most);
+  free(into);
+}
+
+static void checkBound(int64_t total, int numRanks, int64_t bound, int64_t peak,
+                       int64_t gapPpm) {
+  __extension__ typedef __int128 wide;
+  ck_assert_int_ge(bound, total / numRanks + (total % numRanks != 0));
+  ck_assert_int_le(bound, peak);
+  ck_assert_int_ge(gapPpm, 0);
+  ck_assert_int_eq(gapPpm == 0, peak == bound);
+  /* Rounded up; a bound above 2^63 / 10^6 may round it up once more. */
+  wide exact = (wide)(peak - bound) * 1000000;
+  ck_assert((wide)gapPpm * bound >= exact);
+  ck_assert(gapPpm == 0 || (wide)(gapPpm - 2) * bound < exact);
+}
+
 /* The quota by its definition, in wider integers. */
 static int64_t expectedQuota(const lrmoePlannerConfig_t *config, int64_t n) {
   if (config->quota == lrmoeQuotaNone) return n;
@@ -112,6 +161,11 @@ lrmoePlanView_t checkPlan(lrmoePlan_t plan, const int64_t *demand, int numRanks,
   checkInstances(&view);
   checkShares(&view, view.forwardPairs, totals, view.peakForward);
   checkShares(&view, view.keptPairs, view.quotas, view.peakKept);
+  checkReplicas(&view, config->slots);
+  checkMoves(&view, totals);
+  checkBound(pairs, numRanks, view.boundForward, view.peakForward,
+             view.gapForwardPpm);
+  checkBound(kept, numRanks, view.boundKept, view.peakKept, view.gapKeptPpm);
   free(totals);
   return view;
 }
@@ -130,6 +184,13 @@ void checkSamePlan(lrmoePlan_t left, lrmoePlan_t right) {
   ck_assert_int_eq(a.numExperts, b.numExperts);
   ck_assert_int_eq(a.numInstances, b.numInstances);
   ck_assert_int_eq(a.policy, b.policy);
+  ck_assert_int_eq(a.boundForward, b.boundForward);
+  ck_assert_int_eq(a.boundKept, b.boundKept);
+  ck_assert_int_eq(a.gapForwardPpm, b.gapForwardPpm);
+  ck_assert_int_eq(a.gapKeptPpm, b.gapKeptPpm);
+  ck_assert_int_eq(a.numReplicas, b.numReplicas);
+  ck_assert_int_eq(a.movesIn, b.movesIn);
+  ck_assert_int_eq(a.peakMovesIn, b.peakMovesIn);
   ck_assert_mem_eq(a.demand, b.demand,
                    (size_t)a.numRanks * experts * sizeof *a.demand);
   ck_assert_mem_eq(a.quotas, b.quotas, experts * sizeof *a.quotas);

@@ -11,7 +11,9 @@
 enum {
   forgeSumOffset = 8,
   forgeSummedOffset = 16,
-  forgeHeaderBytes = 56
+  forgeBoundForwardOffset = 32,
+  forgeBoundKeptOffset = 40,
+  forgeHeaderBytes = 72
 };
 
 static inline void forgeSum(char *saved, size_t bytes) {

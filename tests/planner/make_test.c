@@ -194,7 +194,11 @@ START_TEST(configErrorsOneByOne) {
   REFUSE(homes, low, "home of expert 0 is rank -1");
   REFUSE(policy, (lrmoePolicy_t)9, "policy 9");
   REFUSE(quota, (lrmoeQuota_t)2, "quota 2");
-  REFUSE(slots, 1, "slots is 1");
+  REFUSE(slots, 1, "slots is 1; policy fixed");
+  good.policy = lrmoePolicyLrmoe;
+  good.slots = lrmoeMaxSlots;
+  lrmoePlannerDestroy(makePlanner(2, &good));
+  REFUSE(slots, lrmoeMaxSlots + 1, "slots is 1025");
   REFUSE(slots, -1, "slots is -1");
   REFUSE(magic, 0, "magic");
   REFUSE(size, 8, "8 B long");
@@ -229,8 +233,8 @@ END_TEST
 /* Every agreed input, and nothing else, tells planners apart. */
 START_TEST(hashCoversEveryInput) {
   static const int32_t homes[] = {0, 0, 1, 1}, swapped[] = {1, 0, 1, 0};
-  lrmoePlannerConfig_t configs[6];
-  for (int i = 0; i < 6; i++) {
+  lrmoePlannerConfig_t configs[8];
+  for (int i = 0; i < 8; i++) {
     configs[i] = defaults;
     configs[i].numExperts = 4;
   }
@@ -239,10 +243,13 @@ START_TEST(hashCoversEveryInput) {
   configs[3].numExperts = 5;
   configs[4].quota = lrmoeQuotaNone;
   configs[5].homes = swapped;
-  uint64_t hashes[7];
-  for (int i = 0; i < 7; i++) {
+  configs[6].policy = lrmoePolicyLrmoe;
+  configs[7].policy = lrmoePolicyLrmoe;
+  configs[7].slots = 1;
+  uint64_t hashes[9];
+  for (int i = 0; i < 9; i++) {
     lrmoePlanner_t planner =
-        i < 6 ? makePlanner(2, &configs[i]) : makePlanner(3, &configs[0]);
+        i < 8 ? makePlanner(2, &configs[i]) : makePlanner(3, &configs[0]);
     hashes[i] = planner->hash;
     lrmoePlannerDestroy(planner);
     for (int j = 0; j < i; j++)
@@ -314,6 +321,8 @@ END_TEST
 START_TEST(allocationFaults) {
   lrmoePlannerConfig_t config = defaults;
   config.numExperts = 4;
+  config.policy = lrmoePolicyLrmoe;
+  config.slots = 1;
   int64_t demand[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   lrmoeTopology_t topology = NULL;
   ASSERT_OK(lrmoeTopologyCreate(2, &topology));
@@ -332,7 +341,7 @@ START_TEST(allocationFaults) {
     if (result == lrmoeSuccess) break;
     numFaults++;
   }
-  ck_assert_int_eq(numFaults, 4); /* planner, homes, scratch, plan */
+  ck_assert_int_eq(numFaults, 4); /* planner, homes, work, plan */
   lrmoeTopologyDestroy(topology);
 }
 END_TEST

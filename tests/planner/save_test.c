@@ -13,6 +13,8 @@ static lrmoePlan_t somePlan(int numRanks, int numExperts, uint64_t seed) {
   lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
   config.numExperts = numExperts;
   config.retainPpm = 600000;
+  config.slots = (int32_t)(seed % 3);
+  config.policy = config.slots ? lrmoePolicyLrmoe : lrmoePolicyFixed;
   lrmoePlanner_t planner = makePlanner(numRanks, &config);
   int64_t *demand = makeDemand(&random, numRanks, numExperts);
   lrmoePlan_t plan = NULL;
@@ -144,6 +146,30 @@ START_TEST(forgedDataNeverBreaksInvariants) {
 }
 END_TEST
 
+/* Bounds do not follow from the arrays: what they may be is checked. */
+START_TEST(boundsMustBePossible) {
+  lrmoePlan_t plan = somePlan(4, 9, 8), loaded = NULL;
+  ck_assert_int_gt(plan->numInstances, plan->numExperts);
+  size_t bytes;
+  char *saved = save(plan, &bytes);
+  int64_t mean = (plan->kept + 3) / 4;
+  const int64_t bad[] = {mean - 1, plan->peakKept + 1, -1, INT64_MAX};
+  for (int i = 0; i < 4; i++) {
+    memcpy(saved + forgeBoundKeptOffset, &bad[i], sizeof *bad);
+    forgeSum(saved, bytes);
+    ASSERT_RESULT(loadCopy(saved, bytes, &loaded), lrmoeCorrupt);
+    ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "bounds kept pairs"));
+  }
+  memcpy(saved + forgeBoundKeptOffset, &plan->boundKept, sizeof *bad);
+  memcpy(saved + forgeBoundForwardOffset, bad + 3, sizeof *bad);
+  forgeSum(saved, bytes);
+  ASSERT_RESULT(loadCopy(saved, bytes, &loaded), lrmoeCorrupt);
+  ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "bounds forward pairs"));
+  free(saved);
+  lrmoePlanDestroy(plan);
+}
+END_TEST
+
 /* forgeSum itself is right: otherwise the test above tests nothing. */
 START_TEST(forgedSumOfWholeDataIsTheSum) {
   lrmoePlan_t plan = somePlan(3, 4, 5), loaded = NULL;
@@ -208,7 +234,8 @@ int main(void) {
   tcase_add_test(tcase, saveAsksForRoom);
   tcase_add_test(tcase, everyTruncationIsRefused);
   tcase_add_test(tcase, everyFlippedBitIsRefused);
-  tcase_add_loop_test(tcase, forgedDataNeverBreaksInvariants, 0, 4);
+  tcase_add_loop_test(tcase, forgedDataNeverBreaksInvariants, 0, 6);
+  tcase_add_test(tcase, boundsMustBePossible);
   tcase_add_test(tcase, forgedSumOfWholeDataIsTheSum);
   tcase_add_test(tcase, badArguments);
   tcase_add_test(tcase, shorterViewIsWrittenByPrefix);

@@ -2,6 +2,8 @@
 #include "cpu_ranks.h"
 
 #include <dirent.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -68,6 +70,40 @@ lrmoeResult_t testExchange(const struct testRank *self, struct ncclComm *comm) {
 
 int testErrorHas(const char *text) {
   return strstr(lrmoeGetLastError(), text) != NULL;
+}
+
+int testFailedBy(const struct testRank *self, struct ncclComm *comm,
+                 lrmoeResult_t got, lrmoeResult_t result, const char *text) {
+  lrmoeResult_t state = lrmoeSuccess;
+  char first[512];
+  RANK_TRUE(self, got == result);
+  if (!testErrorHas(text)) fprintf(stderr, "%s\n", lrmoeGetLastError());
+  RANK_TRUE(self, testErrorHas(text));
+  snprintf(first, sizeof first, "%s", lrmoeGetLastError());
+  RANK_TRUE(self, testExchange(self, comm) == result && testErrorHas(first));
+  RANK_OK(self, CPU->commGetAsyncError(comm, &state));
+  RANK_TRUE(self, state == result && testErrorHas(first));
+  RANK_OK(self, CPU->commDestroy(comm));
+  return 0;
+}
+
+lrmoeResult_t testLoop(const struct testRank *self, struct ncclComm *comm,
+                       _Atomic int64_t *numTurns) {
+  const size_t bytes = 1 << 20; /* per peer, at most */
+  size_t room = bytes * (size_t)self->numRanks;
+  char *out[2] = {testBuffer(room, 1), testBuffer(room, 0)};
+  char *in = testBuffer(room, 0);
+  lrmoeResult_t result = lrmoeSuccess;
+  memset(out[1], 1, room);
+  for (int turn = 0; result == lrmoeSuccess; turn++) {
+    result = CPU->allToAll(out[turn % 2], in, bytes >> turn % 5 * 4, lrmoeInt8,
+                           comm, NULL);
+    atomic_fetch_add(numTurns, 1);
+  }
+  testBufferFree(out[0], 1);
+  testBufferFree(out[1], 0);
+  testBufferFree(in, 0);
+  return result;
 }
 
 int testCountFds(void) {

@@ -31,6 +31,17 @@ lrmoeResult_t testExchange(const struct testRank *self, struct ncclComm *comm);
 /* Whether the last error of this thread has `text` in it. */
 int testErrorHas(const char *text);
 
+/* Checks that the call of which `got` came failed with `result` and a text that
+ * has `text` in it, and so does every call after it; destroys comm.  0: so it
+ * is. */
+int testFailedBy(const struct testRank *self, struct ncclComm *comm,
+                 lrmoeResult_t got, lrmoeResult_t result, const char *text);
+
+/* All-to-alls of changing size out of both kinds of memory, until one fails;
+ * counts them in numTurns. */
+lrmoeResult_t testLoop(const struct testRank *self, struct ncclComm *comm,
+                       _Atomic int64_t *numTurns);
+
 int testCountFds(void);
 
 int64_t testNowMs(void);

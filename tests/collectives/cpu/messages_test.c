@@ -205,6 +205,28 @@ START_TEST(several_communicators_in_a_group) {
 }
 END_TEST
 
+/* Many more ranks than cores. */
+static int crowd(const struct testRank *self) {
+  struct ncclComm *comm = NULL;
+  int32_t out[64], in[64];
+  RANK_OK(self, testJoin(self, 0, &comm));
+  for (int peer = 0; peer < self->numRanks; peer++)
+    out[peer] = 1000 * self->rank + peer;
+  for (int turn = 0; turn < 5; turn++) {
+    memset(in, 0, sizeof in);
+    RANK_OK(self, CPU->allToAll(out, in, 1, lrmoeInt32, comm, NULL));
+    for (int peer = 0; peer < self->numRanks; peer++)
+      RANK_TRUE(self, in[peer] == 1000 * peer + self->rank);
+  }
+  RANK_OK(self, CPU->commDestroy(comm));
+  return 0;
+}
+
+START_TEST(many_ranks) {
+  ck_assert_int_eq(testRanksRun(48, crowd, NULL), 0);
+}
+END_TEST
+
 /* Without a group: one sends, the other receives. */
 static int single(const struct testRank *self) {
   struct ncclComm *comm = NULL;
@@ -278,6 +300,7 @@ int main(void) {
   tcase_add_loop_test(tests, groups_nest, 0, numRankCounts);
   tcase_add_loop_test(tests, several_communicators_in_a_group, 0,
                       numRankCounts);
+  tcase_add_test(tests, many_ranks);
   tcase_add_test(tests, single_calls);
   tcase_add_test(tests, wrong_arguments);
   suite_add_tcase(suite, tests);
