@@ -36,7 +36,7 @@ struct chunk {
 };
 
 static lrmoeResult_t openChunk(struct lrmoeStep *step, struct chunk *chunk) {
-  int64_t count = 2 * chunkRows * step->layer->hidden;
+  int64_t count = (int64_t)2 * chunkRows * step->layer->hidden;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch, count, &chunk->rows));
   chunk->other = chunk->rows + count / 2;
   return lrmoeSuccess;

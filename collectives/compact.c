@@ -145,7 +145,7 @@ static void spreadRows(struct lrmoeStep *step) {
   int64_t stride = lrmoeWindowStride(&step->layer->recv, (int)numRanks);
   int64_t *gRow = (int64_t *)step->arrays[lrmoeArrayHandoffRows].data +
                   step->handoff.numPairs;
-  for (int64_t list = 0; list < 2 * step->numInstances * numRanks; list++) {
+  for (int64_t list = 0; list < 2 * numRanks * step->numInstances; list++) {
     int64_t s = list % numRanks;
     for (int64_t i = step->keptSegments[list]; i < step->keptSegments[list + 1];
          i++)

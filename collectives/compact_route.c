@@ -44,19 +44,25 @@ static void countKept(struct lrmoeStep *step) {
   }
 }
 
+/* Lists the pairs of expert e that stayed, or those that come with x. */
+static void listExpert(struct lrmoeStep *step, int32_t e, int isMoved,
+                       int64_t *cursors) {
+  for (int64_t i = step->expertOffsets[e]; i < step->expertOffsets[e + 1];
+       i++) {
+    int64_t pair = step->sorted[i];
+    int32_t to = wireDest(step, pair);
+    if (to >= 0 && lrmoeCompactComesWithX(step, pair) == isMoved)
+      step->keptWire[cursors[to]++] = i;
+  }
+}
+
 /* keptWire, with cursors [G] into it. */
 static void listKept(struct lrmoeStep *step, int64_t *cursors) {
   memcpy(cursors, step->keptOffsets,
          (size_t)step->plan->numRanks * sizeof *cursors);
   for (int32_t e = 0; e < step->plan->numExperts; e++) {
-    for (int moved = 0; moved < 2; moved++) {
-      for (int64_t i = step->expertOffsets[e]; i < step->expertOffsets[e + 1];
-           i++) {
-        int32_t to = wireDest(step, step->sorted[i]);
-        if (to >= 0 && lrmoeCompactComesWithX(step, step->sorted[i]) == moved)
-          step->keptWire[cursors[to]++] = i;
-      }
-    }
+    listExpert(step, e, 0, cursors);
+    listExpert(step, e, 1, cursors);
   }
 }
 
@@ -327,7 +333,7 @@ static void numberSource(struct lrmoeStep *step, int32_t s,
   int64_t last;
   for (int64_t t = 0; t < 2 * maxTokens; t++)
     marks[t] = -1;
-  for (int64_t l = s; l < 2 * step->numInstances * numRanks; l += numRanks) {
+  for (int64_t l = s; l < 2 * numRanks * step->numInstances; l += numRanks) {
     listRange(step, l, &first, &last);
     for (int64_t i = first; i < last; i++) {
       marks[rows->gRow[i]] = 0;
@@ -339,7 +345,7 @@ static void numberSource(struct lrmoeStep *step, int32_t s,
       isDedup ? numberTokens(maxTokens, marks, wireRow) : wireRow;
   step->xRecvOffsets[s + 1] =
       numberTokens(maxTokens, xMarks, step->xRecvOffsets[s]);
-  for (int64_t l = s; l < 2 * step->numInstances * numRanks; l += numRanks) {
+  for (int64_t l = s; l < 2 * numRanks * step->numInstances; l += numRanks) {
     listRange(step, l, &first, &last);
     for (int64_t i = first; i < last; i++) {
       int64_t token = rows->gRow[i];

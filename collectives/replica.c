@@ -277,47 +277,58 @@ static lrmoeResult_t holdStanding(struct lrmoeStep *step) {
   return lrmoeSuccess;
 }
 
-/* Takes slots for the others, and lists what has to come: weights that do not
- * stand there, or stand there in another version. */
-static lrmoeResult_t holdOthers(struct lrmoeStep *step, uint8_t *isLeaving,
-                                struct replica *coming, int32_t *numComing) {
+/* What an acquire has to move. */
+struct moving {
+  uint8_t *isLeaving;     /* [G, slots] gradients to bring home */
+  struct replica *coming; /* weights to bring */
+  int32_t numComing;
+};
+
+/* Takes a slot for plan instance `i` of expert e if it has none, and lists what
+ * has to move: its weights, if they do not stand there or in another version,
+ * and before them the gradients of what stands there now. */
+static lrmoeResult_t holdOne(struct lrmoeStep *step, int32_t e, int32_t i,
+                             struct moving *moving) {
   const struct lrmoeLayer *layer = step->layer;
-  const struct lrmoePlan *plan = step->plan;
-  for (int32_t e = 0; e < plan->numExperts; e++) {
-    for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
-         i++) {
-      int32_t rank = plan->instanceRanks[i];
-      if (rank == plan->homes[e]) continue;
-      int32_t at = step->replicaSlots[i];
-      if (at < 0) at = chooseSlot(layer, rank);
-      if (at < 0)
-        return LRMOE_FAIL(lrmoeInvalidUsage,
-                          "all %d slots of rank %d are held by steps in "
-                          "flight: no place for expert %d",
-                          layer->replicas.slotsPerRank, rank, e);
-      struct lrmoeSlot *slot = slotsOf(layer, rank) + at;
-      if (step->replicaSlots[i] < 0) hold(step, i, at);
-      if (slot->expert == e && slot->version == layer->version) continue;
-      if (slot->isDirty) isLeaving[slot - layer->replicas.table] = 1;
-      coming[(*numComing)++] = (struct replica){e, rank, at};
-    }
-  }
+  int32_t rank = step->plan->instanceRanks[i];
+  int32_t at = step->replicaSlots[i];
+  if (at < 0) at = chooseSlot(layer, rank);
+  if (at < 0)
+    return LRMOE_FAIL(lrmoeInvalidUsage,
+                      "all %d slots of rank %d are held by steps in flight: no "
+                      "place for expert %d",
+                      layer->replicas.slotsPerRank, rank, e);
+  const struct lrmoeSlot *slot = slotsOf(layer, rank) + at;
+  if (step->replicaSlots[i] < 0) hold(step, i, at);
+  if (slot->expert == e && slot->version == layer->version) return lrmoeSuccess;
+  if (slot->isDirty) moving->isLeaving[slot - layer->replicas.table] = 1;
+  moving->coming[moving->numComing++] = (struct replica){e, rank, at};
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t fillSlots(struct lrmoeStep *step, uint8_t *isLeaving,
-                               struct replica *coming) {
+static lrmoeResult_t holdOthers(struct lrmoeStep *step, struct moving *moving) {
+  const struct lrmoePlan *plan = step->plan;
+  for (int32_t e = 0; e < plan->numExperts; e++)
+    for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
+         i++)
+      if (plan->instanceRanks[i] != plan->homes[e])
+        LRMOE_CHECK(holdOne(step, e, i, moving));
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t fillSlots(struct lrmoeStep *step, struct moving *moving) {
   struct lrmoeLayer *layer = step->layer;
-  int32_t numComing = 0;
   LRMOE_CHECK(holdStanding(step));
-  LRMOE_CHECK(holdOthers(step, isLeaving, coming, &numComing));
-  LRMOE_CHECK(bringHome(layer, isLeaving));
-  for (int32_t i = 0; i < numComing; i++) {
-    struct lrmoeSlot *slot = slotsOf(layer, coming[i].rank) + coming[i].slot;
-    slot->expert = coming[i].expert;
+  LRMOE_CHECK(holdOthers(step, moving));
+  LRMOE_CHECK(bringHome(layer, moving->isLeaving));
+  for (int32_t i = 0; i < moving->numComing; i++) {
+    const struct replica *replica = &moving->coming[i];
+    struct lrmoeSlot *slot = slotsOf(layer, replica->rank) + replica->slot;
+    slot->expert = replica->expert;
     slot->version = layer->version;
   }
-  return numComing ? exchangeWeights(layer, coming, numComing) : lrmoeSuccess;
+  if (!moving->numComing) return lrmoeSuccess;
+  return exchangeWeights(layer, moving->coming, moving->numComing);
 }
 
 lrmoeResult_t lrmoeReplicasAcquire(struct lrmoeStep *step) {
@@ -327,20 +338,19 @@ lrmoeResult_t lrmoeReplicasAcquire(struct lrmoeStep *step) {
     return lrmoeSuccess;
   int64_t numSlots =
       (int64_t)layer->comm->numRanks * layer->replicas.slotsPerRank;
-  uint8_t *isLeaving = NULL;
-  struct replica *coming = NULL;
+  struct moving moving = {NULL, NULL, 0};
   layer->replicas.clock++;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayReplicaSlots, plan->numInstances,
                             &step->replicaSlots));
-  LRMOE_CHECK(LRMOE_ALLOCATE(numSlots, &isLeaving));
+  LRMOE_CHECK(LRMOE_ALLOCATE(numSlots, &moving.isLeaving));
   for (int32_t i = 0; i < plan->numInstances; i++)
     step->replicaSlots[i] = -1;
   step->holdsReplicas = 1;
-  lrmoeResult_t result = LRMOE_ALLOCATE(plan->numInstances, &coming);
-  if (result == lrmoeSuccess) result = fillSlots(step, isLeaving, coming);
+  lrmoeResult_t result = LRMOE_ALLOCATE(plan->numInstances, &moving.coming);
+  if (result == lrmoeSuccess) result = fillSlots(step, &moving);
   if (result != lrmoeSuccess) lrmoeReplicasRelease(step);
-  lrmoeFree(coming);
-  lrmoeFree(isLeaving);
+  lrmoeFree(moving.coming);
+  lrmoeFree(moving.isLeaving);
   return result;
 }
 

@@ -170,6 +170,24 @@ START_TEST(boundsMustBePossible) {
 }
 END_TEST
 
+/* Policy fixed has one placement, so its bounds are its peaks. */
+START_TEST(boundsOfFixedAreItsPeaks) {
+  lrmoePlan_t plan = somePlan(4, 9, 9), loaded = NULL;
+  ck_assert_int_eq(plan->policy, lrmoePolicyFixed);
+  size_t bytes;
+  char *saved = save(plan, &bytes);
+  int64_t mean = (plan->kept + 3) / 4;
+  ck_assert_int_lt(mean, plan->peakKept);
+  memcpy(saved + forgeBoundKeptOffset, &mean, sizeof mean);
+  forgeSum(saved, bytes);
+  ASSERT_RESULT(loadCopy(saved, bytes, &loaded), lrmoeCorrupt);
+  ck_assert_msg(strstr(lrmoeGetLastError(), "not its peaks") != NULL, "%s",
+                lrmoeGetLastError());
+  free(saved);
+  lrmoePlanDestroy(plan);
+}
+END_TEST
+
 /* forgeSum itself is right: otherwise the test above tests nothing. */
 START_TEST(forgedSumOfWholeDataIsTheSum) {
   lrmoePlan_t plan = somePlan(3, 4, 5), loaded = NULL;
@@ -236,6 +254,7 @@ int main(void) {
   tcase_add_test(tcase, everyFlippedBitIsRefused);
   tcase_add_loop_test(tcase, forgedDataNeverBreaksInvariants, 0, 6);
   tcase_add_test(tcase, boundsMustBePossible);
+  tcase_add_test(tcase, boundsOfFixedAreItsPeaks);
   tcase_add_test(tcase, forgedSumOfWholeDataIsTheSum);
   tcase_add_test(tcase, badArguments);
   tcase_add_test(tcase, shorterViewIsWrittenByPrefix);
