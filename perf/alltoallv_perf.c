@@ -98,7 +98,6 @@ static double ratioTo(const struct timing *timing, enum way way) {
 
 static void report(const struct toolRank *self, const struct timing *timing) {
   struct toolTable *table = self->user;
-  toolJsonRow(table->json);
   toolTableInt(table, timing->bytes);
   show(table, timing, wayOurs);
   show(table, timing, wayRival);

@@ -275,7 +275,6 @@ static enum toolExit runAll(struct toolTable *table, struct verdict *sum,
     struct verdict verdict = {0};
     code = killOne(&trial, &random, &verdict, error);
     if (code != toolGood) break;
-    toolJsonRow(table->json);
     toolTableInt(table, i);
     toolTableInt(table, trial.victim);
     toolTableInt(table, verdict.numRight);

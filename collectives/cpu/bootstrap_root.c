@@ -3,8 +3,8 @@
  * Connections are served together, as far as each has come, so that a stranger
  * who connects and says nothing, or the wrong thing, holds nobody up.  A
  * connection that is not yet authentic is dropped when it errs and when it is
- * the oldest of too many; an authentic one that errs fails the joining for
- * all, with the reason. */
+ * the oldest of too many (a rank that this happens to comes again); an
+ * authentic one that errs fails the joining for all, with the reason. */
 #include "collectives/cpu/bootstrap.h"
 #include "collectives/cpu/fault.h"
 #include "collectives/cpu/secret.h"
@@ -59,6 +59,14 @@ static void dropStranger(struct root *root, int index) {
   close(takeStranger(root, index));
 }
 
+/* Room for one more: the oldest that has said nothing goes first. */
+static void makeRoom(struct root *root) {
+  int silent = 0;
+  while (silent < root->numStrangers && root->strangers[silent].challenge.kind)
+    silent++;
+  dropStranger(root, silent < root->numStrangers ? silent : 0);
+}
+
 static void acceptStranger(struct root *root) {
   int socket =
       accept4(root->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -67,7 +75,7 @@ static void acceptStranger(struct root *root) {
     close(socket);
     return;
   }
-  if (root->numStrangers == maxStrangers) dropStranger(root, 0);
+  if (root->numStrangers == maxStrangers) makeRoom(root);
   struct stranger *stranger = &root->strangers[root->numStrangers++];
   memset(stranger, 0, sizeof *stranger);
   stranger->socket = socket;

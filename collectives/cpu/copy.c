@@ -50,7 +50,7 @@ static inline void streamPages(char *to, const char *from) {
 }
 
 void lrmoeCopy(void *to, const void *from, size_t bytes) {
-  const size_t stepBytes = numPages * pageBytes;
+  const size_t stepBytes = (size_t)numPages * pageBytes;
   if (bytes < minStreamBytes) {
     memcpy(to, from, bytes);
     return;

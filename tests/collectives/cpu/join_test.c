@@ -4,7 +4,9 @@
 #include "cpu_ranks.h"
 #include "support/suite.h"
 
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -52,6 +54,28 @@ static int impatient(const struct testRank *self) {
 
 START_TEST(shortest_patience) {
   ck_assert_int_eq(testRanksRun(3, impatient, NULL), 0);
+}
+END_TEST
+
+/* Rank 2 never comes; rank 0 or 1 is killed while it waits. */
+static int bereaved(const struct testRank *self) {
+  struct ncclComm *comm = NULL;
+  char name[32];
+  snprintf(name, sizeof name, "rank %d has died", *(const int *)self->user);
+  RANK_TRUE(self, testJoin(self, 10000, &comm) == lrmoeRemoteError);
+  RANK_TRUE(self, testErrorHas(name));
+  return 0;
+}
+
+START_TEST(killed_while_joining) {
+  int pids[3], victim = _i;
+  testRanksFork(3, bereaved, &victim, pids);
+  kill(pids[2], SIGKILL);
+  testSleepMs(1000); /* ample for both to come */
+  kill(pids[victim], SIGKILL);
+  ck_assert_int_eq(testRankWait(pids[1 - victim]), 0);
+  testRankWait(pids[victim]);
+  testRankWait(pids[2]);
 }
 END_TEST
 
@@ -352,6 +376,7 @@ int main(void) {
   tcase_set_timeout(tests, 120);
   tcase_add_loop_test(tests, missing_ranks, 0, 3);
   tcase_add_test(tests, shortest_patience);
+  tcase_add_loop_test(tests, killed_while_joining, 0, 2);
   tcase_add_loop_test(tests, ranks_that_disagree, 0, 3);
   tcase_add_test(tests, strangers_are_refused);
   tcase_add_test(tests, false_rank_0_is_refused);

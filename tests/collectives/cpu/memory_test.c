@@ -1,4 +1,5 @@
 /* The shared heap and windows. */
+#include "collectives/cpu/copy.h"
 #include "collectives/cpu/heap.h"
 #include "cpu_ranks.h"
 #include "support/suite.h"
@@ -130,6 +131,33 @@ START_TEST(random_blocks) {
 }
 END_TEST
 
+/* ---- Copies ---- */
+
+/* Around every size and alignment at which the way of copying changes: all
+ * bytes arrive, and none beside them is touched. */
+START_TEST(copies) {
+  enum {
+    room = 600000,
+    margin = 128
+  };
+  static const size_t sizes[] = {0,      1,      4095,   262143, 262144,
+                                 262145, 278528, 278591, 500000};
+  unsigned char *from = malloc(room), *to = malloc(room);
+  testFill(from, room, 1, 2, 3);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t shift = 0; shift < 80; shift += 13) {
+      size_t first = margin + shift, last = first + sizes[i];
+      memset(to, 0xaa, room);
+      lrmoeCopy(to + first, from + 79 - shift, sizes[i]);
+      ck_assert_mem_eq(to + first, from + 79 - shift, sizes[i]);
+      for (size_t at = 0; at < margin; at++)
+        ck_assert(to[first - 1 - at] == 0xaa && to[last + at] == 0xaa);
+    }
+  free(from);
+  free(to);
+}
+END_TEST
+
 /* ---- Windows ---- */
 
 /* Everybody writes a word into everybody's window, of sizes that differ. */
@@ -215,6 +243,7 @@ int main(void) {
   tcase_add_test(tests, what_is_not_a_block);
   tcase_add_test(tests, full_heap);
   tcase_add_test(tests, random_blocks);
+  tcase_add_test(tests, copies);
   tcase_add_loop_test(tests, windows_of_peers, 0, numRankCounts);
   tcase_add_test(tests, windows_of_threads);
   tcase_add_test(tests, window_outside_the_heap);
