@@ -10,14 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_THREAD__)
-#define RANKS_ARE_THREADS 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define RANKS_ARE_THREADS 1
-#endif
-#endif
-
 int testRankQuiet;
 
 void testRankComplain(const struct testRank *self, const char *file, int line,
@@ -92,7 +84,7 @@ int testRanksThreads(int numRanks, testRankBody body, void *user) {
 }
 
 int testRanksRun(int numRanks, testRankBody body, void *user) {
-#ifdef RANKS_ARE_THREADS
+#ifdef TEST_RANKS_ARE_THREADS
   return testRanksThreads(numRanks, body, user);
 #else
   int *pids = calloc((size_t)numRanks, sizeof *pids);

@@ -5,6 +5,14 @@
 
 #include "lrmoe.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define TEST_RANKS_ARE_THREADS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_RANKS_ARE_THREADS 1
+#endif
+#endif
+
 struct testRank {
   int rank;
   int numRanks;
