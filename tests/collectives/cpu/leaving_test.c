@@ -87,6 +87,7 @@ static int lingering(const struct testRank *self) {
   struct ncclComm *comm = NULL;
   struct testShared *shared = self->user;
   char byte = 0;
+  char received = 0;
   RANK_OK(self, testJoin(self, shortMs, &comm));
   if (self->rank == 0) {
     RANK_TRUE(self, CPU->commDestroy(comm) == lrmoeRemoteError);
@@ -99,7 +100,7 @@ static int lingering(const struct testRank *self) {
   int other = 3 - self->rank;
   RANK_OK(self, CPU->groupStart());
   RANK_OK(self, CPU->send(&byte, 1, lrmoeInt8, other, comm, NULL));
-  RANK_OK(self, CPU->recv(&byte, 1, lrmoeInt8, other, comm, NULL));
+  RANK_OK(self, CPU->recv(&received, 1, lrmoeInt8, other, comm, NULL));
   RANK_OK(self, CPU->groupEnd());
   RANK_OK(self, CPU->commDestroy(comm));
   return 0;
