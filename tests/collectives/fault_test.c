@@ -127,14 +127,7 @@ START_TEST(rankKilledInBackward) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("fault");
   const TTest *const tests[] = {everyAllocation, everyTransportCall,
                                 rankKilledInBackward};
-  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-    TCase *group = tcase_create(tests[i]->name);
-    tcase_set_timeout(group, 500);
-    tcase_add_test(group, tests[i]);
-    suite_add_tcase(suite, group);
-  }
-  return suiteRun(suite);
+  return suiteRunTests("fault", tests, sizeof tests / sizeof *tests, 500);
 }

@@ -293,12 +293,5 @@ int main(void) {
                                 everyMetricAndScope,
                                 everyTypeAndActivation,
                                 homesNotContiguous};
-  Suite *suite = suite_create("layer");
-  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-    TCase *group = tcase_create(tests[i]->name);
-    tcase_set_timeout(group, 300);
-    tcase_add_test(group, tests[i]);
-    suite_add_tcase(suite, group);
-  }
-  return suiteRun(suite);
+  return suiteRunTests("layer", tests, sizeof tests / sizeof *tests, 300);
 }

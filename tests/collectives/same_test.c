@@ -331,12 +331,5 @@ int main(void) {
   const TTest *const tests[] = {
       sameBitsWhateverTheWay, retentionOneIsThePlainBackward, twoStepsInFlight,
       gradientsOfTwoSteps, callersOwnGemms};
-  Suite *suite = suite_create("same");
-  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-    TCase *group = tcase_create(tests[i]->name);
-    tcase_set_timeout(group, 120);
-    tcase_add_test(group, tests[i]);
-    suite_add_tcase(suite, group);
-  }
-  return suiteRun(suite);
+  return suiteRunTests("same", tests, sizeof tests / sizeof *tests, 120);
 }

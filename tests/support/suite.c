@@ -11,3 +11,15 @@ int suiteRun(Suite *suite) {
   srunner_free(runner);
   return numFailed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+int suiteRunTests(const char *name, const TTest *const *tests, size_t numTests,
+                  double timeout) {
+  Suite *suite = suite_create(name);
+  for (size_t i = 0; i < numTests; i++) {
+    TCase *group = tcase_create(tests[i]->name);
+    tcase_set_timeout(group, timeout);
+    tcase_add_test(group, tests[i]);
+    suite_add_tcase(suite, group);
+  }
+  return suiteRun(suite);
+}

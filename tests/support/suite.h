@@ -6,6 +6,8 @@
 
 #include <check.h>
 
+#include <stddef.h>
+
 /* Asserts success and shows the library's last error otherwise. */
 #define ASSERT_OK(call)                                            \
   do {                                                             \
@@ -20,6 +22,11 @@
     ck_assert_msg(got_ == (expected), "%s: got %s, expected %s", #call,      \
                   lrmoeGetErrorString(got_), lrmoeGetErrorString(expected)); \
   } while (0)
+
+/* Makes a suite of one case per test, with a time-out in seconds, runs it and
+ * gives main's exit status. */
+int suiteRunTests(const char *name, const TTest *const *tests, size_t numTests,
+                  double timeout);
 
 /* Runs the suite and gives main's exit status. */
 int suiteRun(Suite *suite);
