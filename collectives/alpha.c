@@ -6,6 +6,7 @@
 #include "collectives/alpha.h"
 
 #include "collectives/replica.h"
+#include "collectives/route.h"
 
 #include <string.h>
 
@@ -157,10 +158,6 @@ lrmoeResult_t lrmoeAlphaExecutor(struct lrmoeStep *step, float **send,
   LRMOE_CHECK(
       LRMOE_RESERVE(step, lrmoeArrayScratch2, numLocal + step->numPairs, send));
   *recv = *send + numLocal;
-  int64_t numSegments = (int64_t)step->plan->numRanks * step->numInstances;
-  for (int64_t k = 0; k < numSegments; k++)
-    memcpy(*send + step->segments[k].wire,
-           step->exactAlpha + step->segments[k].local,
-           (size_t)step->segments[k].count * sizeof(float));
+  lrmoeRouteToWire(step, step->exactAlpha, *send);
   return lrmoeSuccess;
 }

@@ -71,11 +71,7 @@ static lrmoeResult_t reserveNorms(struct lrmoeStep *step, float **send,
   LRMOE_CHECK(
       LRMOE_RESERVE(step, lrmoeArrayScratch2, numLocal + step->numPairs, send));
   *recv = *send + numLocal;
-  for (int32_t i = 0; i < numRanks * step->numInstances; i++) {
-    const struct lrmoeSegment *segment = &step->segments[i];
-    memcpy(*send + segment->wire, step->phiLocal + segment->local,
-           (size_t)segment->count * sizeof(float));
-  }
+  lrmoeRouteToWire(step, step->phiLocal, *send);
   return lrmoeSuccess;
 }
 

@@ -255,6 +255,16 @@ lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
+void lrmoeRouteToWire(const struct lrmoeStep *step, const float *local,
+                      float *wire) {
+  int64_t numSegments = (int64_t)step->plan->numRanks * step->numInstances;
+  for (int64_t k = 0; k < numSegments; k++) {
+    const struct lrmoeSegment *segment = &step->segments[k];
+    memcpy(wire + segment->wire, local + segment->local,
+           (size_t)segment->count * sizeof *wire);
+  }
+}
+
 void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,
                       int64_t *offsets, int64_t *list) {
   memset(offsets, 0, (size_t)(numTokens + 1) * sizeof *offsets);

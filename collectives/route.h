@@ -28,6 +28,10 @@ struct lrmoeRowRoute {
 lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
                              const struct lrmoeRowRoute *route);
 
+/* One value per pair of this rank as executor, from local into wire order. */
+void lrmoeRouteToWire(const struct lrmoeStep *step, const float *local,
+                      float *wire);
+
 /* Rows of each token, in row order: offsets [T + 1] and list [numRows]. */
 void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,
                       int64_t *offsets, int64_t *list);

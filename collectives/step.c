@@ -126,7 +126,6 @@ enum {
   f0Hash,
   f0Status,
   f0Number,
-  f0Tokens,
   f0Header
 };
 
@@ -176,7 +175,6 @@ static lrmoeResult_t exchangeDemand(struct lrmoeStep *step,
   mine[f0Hash] = (int64_t)layer->hash;
   mine[f0Status] = status;
   mine[f0Number] = step->number;
-  mine[f0Tokens] = step->numTokens;
   LRMOE_CHECK(lrmoeCommSettle(
       comm, comm->transport->allGather(mine, all, (size_t)stride, lrmoeInt64,
                                        comm->nccl, NULL)));
