@@ -526,8 +526,12 @@ lrmoeResult_t lrmoeLayerAdvanceVersion(lrmoeLayer_t layer);
  *
  * Several steps may exist at once, each with its plan and saved state.  They
  * share the layer's buffers: only one step of a layer at a time may be between
- * lrmoeExpertForward and lrmoeCombine, or between lrmoeSelect and lrmoeReturn.
- */
+ * lrmoeExpertForward (lrmoeDispatch with saved state none) and lrmoeCombine, or
+ * between lrmoeSelect and lrmoeReturn, and no other one may begin
+ * lrmoeDispatch meanwhile.  A step whose plan has
+ * replicas holds their slots between lrmoeStepPrepare, or lrmoeDispatch where
+ * forward runs again, and lrmoeCombine, and between lrmoeSelect and
+ * lrmoeReturn; for slots that another step holds there is lrmoeInvalidUsage. */
 
 /* Begins a step with this rank's routing.
  *   topkIdx      [T, k] expert of each slot, -1: none; no expert twice in a
@@ -546,8 +550,10 @@ lrmoeResult_t lrmoeStepDestroy(lrmoeStep_t step);
  * until the step is destroyed. */
 lrmoeResult_t lrmoeStepGetDemand(lrmoeStep_t step, const int64_t **demand);
 
-/* Binds the plan (made from this step's demand; it must outlive the step)
- * and works out the route.  Local. */
+/* Binds the plan (made from this step's demand; it must outlive the step),
+ * works out the route, and brings the weights of its replicas into their
+ * slots, those that are not there yet or are of an older version.  Collective
+ * if the plan has replicas, otherwise local. */
 lrmoeResult_t lrmoeStepPrepare(lrmoeStep_t step, lrmoePlan_t plan,
                                lrmoeStream_t stream);
 

@@ -113,7 +113,14 @@ static void makeRank(const struct oracleCase *spec, int rank,
   poison(spec, out, numTokens);
 }
 
-static int64_t fc1Rows(const struct oracleCase *spec) {
+int64_t oracleMostTokens(const struct oracleCase *spec) {
+  int64_t most = 1;
+  for (int r = 0; r < spec->numRanks; r++)
+    if (spec->numTokens[r] > most) most = spec->numTokens[r];
+  return most;
+}
+
+int64_t oracleFc1Rows(const struct oracleCase *spec) {
   return spec->activation == lrmoeSwiglu ? 2 * spec->ffn : spec->ffn;
 }
 
@@ -123,13 +130,15 @@ struct oracle *oracleMake(const struct oracleCase *spec) {
   oracle->ranks = zeroed(spec->numRanks, sizeof *oracle->ranks);
   oracle->experts = zeroed(spec->numExperts, sizeof *oracle->experts);
   oracle->homes = zeroed(spec->numExperts, sizeof *oracle->homes);
+  struct oracleCase data = *spec;
+  if (spec->dataSeed) data.seed = spec->dataSeed;
   for (int r = 0; r < spec->numRanks; r++)
-    makeRank(spec, r, &oracle->ranks[r]);
+    makeRank(&data, r, &oracle->ranks[r]);
   for (int32_t e = 0; e < spec->numExperts; e++) {
     struct oracleWeights *w = &oracle->experts[e];
     double scale = 1.5 / sqrt((double)spec->hidden);
-    makeMatrix(spec, 10 + 4 * (uint64_t)e, fc1Rows(spec) * spec->hidden, scale,
-               &w->w1, &w->w1f);
+    makeMatrix(spec, 10 + 4 * (uint64_t)e, oracleFc1Rows(spec) * spec->hidden,
+               scale, &w->w1, &w->w1f);
     makeMatrix(spec, 11 + 4 * (uint64_t)e, spec->hidden * spec->ffn,
                1.5 / sqrt((double)spec->ffn), &w->w2, &w->w2f);
     oracle->homes[e] =
@@ -208,7 +217,7 @@ static void pairForward(const struct oracleCase *spec,
                         double alpha, struct pairState *s) {
   int64_t hidden = spec->hidden;
   int64_t ffn = spec->ffn;
-  for (int64_t i = 0; i < fc1Rows(spec); i++) {
+  for (int64_t i = 0; i < oracleFc1Rows(spec); i++) {
     double sum = 0;
     for (int64_t h = 0; h < hidden; h++)
       sum += (double)w->w1f[i * hidden + h] * x[h];
@@ -250,10 +259,10 @@ static double pairBackward(const struct oracle *oracle,
       s->dFc1[ffn + f] = dPhi * z * sz;
     }
   }
-  for (int64_t i = 0; dx && i < fc1Rows(spec); i++)
+  for (int64_t i = 0; dx && i < oracleFc1Rows(spec); i++)
     for (int64_t h = 0; h < hidden; h++)
       dx[h] += s->dFc1[i] * w->w1f[i * hidden + h];
-  for (int64_t i = 0; dw1 && i < fc1Rows(spec); i++)
+  for (int64_t i = 0; dw1 && i < oracleFc1Rows(spec); i++)
     for (int64_t h = 0; h < hidden; h++)
       dw1[i * hidden + h] += s->dFc1[i] * x[h];
   for (int64_t h = 0; dw2 && h < hidden; h++)
@@ -300,7 +309,7 @@ struct oracleResult *oracleCompute(const struct oracle *oracle, int rank,
   result->dw2 = zeroed(spec->numExperts, sizeof *result->dw2);
   for (int32_t e = 0; e < spec->numExperts; e++) {
     if (oracle->homes[e] != rank) continue;
-    result->dw1[e] = zeroed(fc1Rows(spec) * spec->hidden, sizeof(double));
+    result->dw1[e] = zeroed(oracleFc1Rows(spec) * spec->hidden, sizeof(double));
     result->dw2[e] = zeroed(spec->hidden * spec->ffn, sizeof(double));
   }
   struct pairState s = makeState(spec);
@@ -360,7 +369,7 @@ void oracleSelect(int64_t numPairs, const uint32_t *keys, int64_t quota,
   }
 }
 
-static int64_t pick(uint64_t seed, uint64_t stream, int64_t low, int64_t high) {
+int64_t oraclePick(uint64_t seed, uint64_t stream, int64_t low, int64_t high) {
   return low +
          (int64_t)(oracleUniform(seed, stream, 7) * (double)(high - low + 1));
 }
@@ -370,28 +379,30 @@ struct oracleCase oracleRandomCase(uint64_t seed) {
                                           lrmoeFloat32};
   static const int64_t retains[] = {0, 100000, 500000, 700000, 999999, 1000000};
   struct oracleCase c = {.seed = seed, .hotExpert = -1, .unusedExpert = -1};
-  c.numRanks = (int)pick(seed, 20, 1, 6);
+  c.numRanks = (int)oraclePick(seed, 20, 1, 9);
   for (int r = 0; r < c.numRanks; r++)
-    c.numTokens[r] = pick(seed, 30 + (uint64_t)r, 0, 24);
-  c.numExperts = (int32_t)pick(seed, 21, 1, 12);
-  c.topk = (int32_t)pick(seed, 22, 1, c.numExperts < 6 ? c.numExperts : 6);
-  c.hidden = 8 * pick(seed, 23, 1, 6);
-  c.ffn = 8 * pick(seed, 24, 1, 4);
-  c.type = types[pick(seed, 25, 0, 2)];
-  c.activation = (lrmoeActivation_t)pick(seed, 26, 0, 1);
-  c.retainPpm = retains[pick(seed, 27, 0, 5)];
+    c.numTokens[r] = oraclePick(seed, 30 + (uint64_t)r, 0, 24);
+  c.numExperts = (int32_t)oraclePick(seed, 21, 1, 12);
+  c.topk =
+      (int32_t)oraclePick(seed, 22, 1, c.numExperts < 6 ? c.numExperts : 6);
+  c.hidden = 8 * oraclePick(seed, 23, 1, 6);
+  c.ffn = 8 * oraclePick(seed, 24, 1, 4);
+  c.type = types[oraclePick(seed, 25, 0, 2)];
+  c.activation = (lrmoeActivation_t)oraclePick(seed, 26, 0, 1);
+  c.retainPpm = retains[oraclePick(seed, 27, 0, 5)];
   c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
-  c.backward.metric = (lrmoeMetric_t)pick(seed, 28, 0, 4);
-  c.backward.scope = (lrmoeScope_t)(pick(seed, 29, 0, 5) % 3);
-  c.backward.wire = (lrmoeWire_t)pick(seed, 40, 0, 2);
+  c.backward.metric = (lrmoeMetric_t)oraclePick(seed, 28, 0, 4);
+  c.backward.scope = (lrmoeScope_t)(oraclePick(seed, 29, 0, 5) % 3);
+  c.backward.wire = (lrmoeWire_t)oraclePick(seed, 40, 0, 2);
   c.backward.seed = seed;
-  c.isFused = (int)pick(seed, 41, 0, 1);
-  c.noneShare = 0.3 * (double)pick(seed, 42, 0, 1);
-  c.isHomesMixed = (int)pick(seed, 43, 0, 1);
-  c.numSlots = c.numRanks > 1 ? (int)pick(seed, 44, 0, 2) : 0;
-  c.convention = (lrmoeWeightConvention_t)pick(seed, 45, 0, 1);
-  c.savedState = (lrmoeSavedState_t)pick(seed, 46, 0, 1);
-  c.routerGrad = (lrmoeRouterGrad_t)pick(seed, 47, 0, 2);
+  c.isFused = (int)oraclePick(seed, 41, 0, 1);
+  c.noneShare = 0.3 * (double)oraclePick(seed, 42, 0, 1);
+  c.isHomesMixed = (int)oraclePick(seed, 43, 0, 1);
+  c.numSlots = c.numRanks > 1 ? (int)oraclePick(seed, 44, 0, 2) : 0;
+  c.convention = (lrmoeWeightConvention_t)oraclePick(seed, 45, 0, 1);
+  c.savedState = (lrmoeSavedState_t)oraclePick(seed, 46, 0, 1);
+  c.routerGrad = (lrmoeRouterGrad_t)oraclePick(seed, 47, 0, 2);
+  c.gatherRanks = oraclePick(seed, 48, 0, 1) ? 64 : 1;
   if (c.routerGrad == lrmoeRouterGradExecutor) {
     c.savedState = lrmoeSavedFull;
     c.backward.wire = lrmoeWireDedup;

@@ -14,6 +14,7 @@ enum {
 
 struct oracleCase {
   uint64_t seed;
+  uint64_t dataSeed; /* of routing, x and g; 0: seed.  Weights are seed's */
   int numRanks;
   int64_t numTokens[oracleMaxRanks];
   int32_t numExperts;
@@ -35,7 +36,11 @@ struct oracleCase {
   lrmoeWeightConvention_t convention;
   lrmoeSavedState_t savedState;
   lrmoeRouterGrad_t routerGrad;
+  int64_t gatherRanks; /* > 0: LRMOE_GATHER_RANKS of the layer */
 };
+
+int64_t oracleMostTokens(const struct oracleCase *spec);
+int64_t oracleFc1Rows(const struct oracleCase *spec);
 
 /* The data of one rank. */
 struct oracleRank {
@@ -88,7 +93,10 @@ void oracleSelect(int64_t numPairs, const uint32_t *keys, int64_t quota,
 /* Uniform in [0, 1), from (seed, stream, index). */
 double oracleUniform(uint64_t seed, uint64_t stream, uint64_t index);
 
-/* A random case of small shape. */
+/* A random case of small shape, on 1 to 9 ranks. */
 struct oracleCase oracleRandomCase(uint64_t seed);
+
+/* A whole number in [low, high], from (seed, stream). */
+int64_t oraclePick(uint64_t seed, uint64_t stream, int64_t low, int64_t high);
 
 #endif

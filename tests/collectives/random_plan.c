@@ -8,15 +8,15 @@
 #include <string.h>
 
 /* where [E, G]: 1 where an instance stands; every rank fills some slots. */
-static int32_t placeReplicas(const struct lrmoePlanner *planner, uint64_t seed,
-                             uint8_t *where) {
+static int32_t placeReplicas(const struct lrmoePlanner *planner,
+                             int32_t numSlots, uint64_t seed, uint8_t *where) {
   int32_t numExperts = planner->numExperts;
   int32_t numRanks = planner->numRanks;
   int32_t numInstances = 0;
   for (int32_t e = 0; e < numExperts; e++)
     where[e * numRanks + planner->homes[e]] = 1;
   for (int32_t g = 0; g < numRanks; g++)
-    for (int32_t i = 0; i < planner->slots; i++) {
+    for (int32_t i = 0; i < numSlots; i++) {
       uint64_t index = (uint64_t)(g * 8 + i);
       int32_t e = (int32_t)(oracleUniform(seed, 61, index) * numExperts);
       if (oracleUniform(seed, 62, index) < 0.8) where[e * numRanks + g] = 1;
@@ -65,13 +65,13 @@ static void fillPlan(const struct lrmoePlanner *planner, uint64_t seed,
 }
 
 lrmoeResult_t randomPlan(const struct lrmoePlanner *planner,
-                         const int64_t *demand, uint64_t seed,
+                         const int64_t *demand, int32_t numSlots, uint64_t seed,
                          struct lrmoePlan **plan) {
   size_t cells = (size_t)planner->numExperts * (size_t)planner->numRanks;
   uint8_t *where = NULL;
   struct lrmoePlan *made = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(cells, &where));
-  int32_t numInstances = placeReplicas(planner, seed, where);
+  int32_t numInstances = placeReplicas(planner, numSlots, seed, where);
   lrmoeResult_t result = lrmoePlanAllocate(
       planner->numRanks, planner->numExperts, numInstances, &made);
   if (result == lrmoeSuccess) {

@@ -7,7 +7,7 @@
 /* A valid plan of demand for the planner's homes, slots and quotas, from the
  * seed: the same on every rank. */
 lrmoeResult_t randomPlan(const struct lrmoePlanner *planner,
-                         const int64_t *demand, uint64_t seed,
+                         const int64_t *demand, int32_t numSlots, uint64_t seed,
                          struct lrmoePlan **plan);
 
 #endif
