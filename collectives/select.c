@@ -51,16 +51,6 @@ static void keepAll(struct lrmoeStep *step) {
     lrmoeRerouteLocal(step, j);
 }
 
-/* The home way knows executors' flags at home only: it needs every instance
- * to stand there. */
-static int canAskHomes(const struct lrmoeStep *step) {
-  if (step->config.scope == lrmoeScopeLayer) return 0;
-  const struct lrmoePlan *plan = step->plan;
-  for (int32_t e = 0; e < plan->numExperts; e++)
-    if (plan->instanceOffsets[e + 1] - plan->instanceOffsets[e] != 1) return 0;
-  return 1;
-}
-
 static lrmoeResult_t checkBackward(const struct lrmoeLayer *layer,
                                    const lrmoeBackwardConfig_t *config) {
   LRMOE_REQUIRE(config->metric >= lrmoeMetricLrm &&
@@ -148,8 +138,9 @@ static lrmoeResult_t selectPairs(struct lrmoeStep *step, const void *g) {
   }
   LRMOE_CHECK(lrmoeScorePairs(step, g));
   lrmoeMeterAdd(&step->meter, step->numPairs * (int64_t)sizeof(uint32_t));
+  /* One ranking over the layer has no home. */
   if (step->layer->comm->numRanks > step->layer->gatherRanks &&
-      canAskHomes(step))
+      step->config.scope != lrmoeScopeLayer)
     return lrmoeSelectHome(step);
   return lrmoeSelectGather(step);
 }

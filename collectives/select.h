@@ -1,7 +1,9 @@
-/* The two ways of round B1; both fill in kept and keptLocal from keys. */
+/* The two ways of round B1; both fill in kept, keptLocal and the reroute from
+ * keys, by way of the same selection and the same reading of its flags. */
 #ifndef LRMOE_COLLECTIVES_SELECT_H
 #define LRMOE_COLLECTIVES_SELECT_H
 
+#include "collectives/reroute.h"
 #include "collectives/step.h"
 #include "kernels/select.h"
 
@@ -10,5 +12,26 @@ lrmoeResult_t lrmoeSelectHome(struct lrmoeStep *step);
 
 /* Hash of the plan, the step and the backward config; begins every message. */
 uint64_t lrmoeSelectTag(const struct lrmoeStep *step);
+
+int lrmoeSelectHasReplicas(const struct lrmoeStep *step, int32_t expert);
+
+/* n[e]: pairs of all sources. */
+int64_t lrmoeSelectNumPairs(const struct lrmoeStep *step, int32_t expert);
+
+/* flags [n[e]] from keys [n[e]], in (source, ordinal) order: the K[e] best, or
+ * with scope `instance` the X best of each instance's stretch. */
+void lrmoeSelectExpert(const struct lrmoeStep *step, int32_t expert,
+                       uint32_t *keys, uint8_t *flags);
+
+/* Flags of this rank's own pairs of an expert, by ordinal; none of them moves
+ * (lrmoeSelectTake corrects it where they do). */
+void lrmoeSelectTakeOwn(struct lrmoeStep *step, int32_t expert,
+                        const uint8_t *flags);
+
+/* Flags of all pairs of an expert, to this rank as source and as executor;
+ * experts come in ascending order.  moves->tokens may be NULL where this rank
+ * has no instance of the expert or no pair can move. */
+lrmoeResult_t lrmoeSelectTake(struct lrmoeStep *step,
+                              const struct lrmoeMoves *moves);
 
 #endif

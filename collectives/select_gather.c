@@ -33,21 +33,14 @@ static int64_t pairBytes(const struct lrmoeStep *step) {
          (step->config.scope == lrmoeScopeLayer ? (int64_t)sizeof(int64_t) : 0);
 }
 
-static int hasReplicas(const struct lrmoeStep *step, int64_t expert) {
-  const int32_t *offsets = step->plan->instanceOffsets + expert;
-  return offsets[1] - offsets[0] > 1;
-}
-
 static int64_t countPairs(const struct lrmoeStep *step, struct gathered *all) {
-  int64_t numExperts = step->plan->numExperts;
-  int64_t last = (int64_t)(step->plan->numRanks - 1) * numExperts;
   all->numPairs = step->plan->pairs;
   all->maxPairs = step->config.scope == lrmoeScopeLayer ? all->numPairs : 0;
   int64_t numMovable = 0;
-  for (int64_t e = 0; e < numExperts; e++) {
-    int64_t count = step->sourceBase[last + e] + step->demand[last + e];
+  for (int32_t e = 0; e < step->plan->numExperts; e++) {
+    int64_t count = lrmoeSelectNumPairs(step, e);
     if (count > all->maxPairs) all->maxPairs = count;
-    if (hasReplicas(step, e)) numMovable += count;
+    if (lrmoeSelectHasReplicas(step, e)) numMovable += count;
   }
   return lrmoeStepMayMove(step) ? numMovable : 0;
 }
@@ -60,12 +53,13 @@ static void layOutMessages(const struct lrmoeStep *step, struct gathered *all) {
   for (int64_t s = 0; s < step->plan->numRanks; s++) {
     int64_t numPairs = 0;
     int64_t numMovable = 0;
-    for (int64_t e = 0; e < numExperts; e++) {
+    for (int32_t e = 0; e < numExperts; e++) {
       int64_t cell = s * numExperts + e;
       all->firsts[cell] = numPairs;
       all->movables[cell] = numMovable;
       numPairs += step->demand[cell];
-      if (mayMove && hasReplicas(step, e)) numMovable += step->demand[cell];
+      if (mayMove && lrmoeSelectHasReplicas(step, e))
+        numMovable += step->demand[cell];
     }
     all->offsets[s + 1] = all->offsets[s] + (int64_t)sizeof(uint64_t) +
                           numPairs * pairBytes(step) +
@@ -111,7 +105,7 @@ static const unsigned char *keysOf(const struct gathered *all, int32_t s) {
 /* Tokens of this rank's pairs that may move, in sorted order; unaligned. */
 static void writeTokens(const struct lrmoeStep *step, unsigned char *at) {
   for (int32_t e = 0; e < step->plan->numExperts; e++) {
-    if (!lrmoeStepMayMove(step) || !hasReplicas(step, e)) continue;
+    if (!lrmoeStepMayMove(step) || !lrmoeSelectHasReplicas(step, e)) continue;
     for (int64_t i = step->expertOffsets[e]; i < step->expertOffsets[e + 1];
          i++) {
       int32_t token = (int32_t)step->sortedTokens[i];
@@ -146,10 +140,14 @@ static lrmoeResult_t exchangeKeys(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
-/* Tokens of the pairs of an expert with replicas, in (source, ordinal) order. */
-static lrmoeResult_t movePairs(struct lrmoeStep *step,
+/* Flags of one expert, in (source, ordinal) order, to source and executor, with
+ * the tokens of its pairs if they may move. */
+static lrmoeResult_t takeFlags(struct lrmoeStep *step,
                                const struct gathered *all, int32_t e,
                                const uint8_t *flags) {
+  struct lrmoeMoves moves = {e, flags, NULL, all->work};
+  if (!lrmoeStepMayMove(step) || !lrmoeSelectHasReplicas(step, e))
+    return lrmoeSelectTake(step, &moves);
   int64_t numPairs = 0;
   for (int32_t s = 0; s < step->plan->numRanks; s++) {
     int64_t cell = (int64_t)s * step->plan->numExperts + e;
@@ -160,53 +158,8 @@ static lrmoeResult_t movePairs(struct lrmoeStep *step,
            (size_t)step->demand[cell] * sizeof(int32_t));
     numPairs += step->demand[cell];
   }
-  for (int64_t i = 0; i < numPairs; i++)
-    if (all->tokens[i] < 0 || all->tokens[i] >= step->layer->maxTokens)
-      return LRMOE_FAIL(lrmoeInternalError, "expert %d names token %d", e,
-                        all->tokens[i]);
-  const struct lrmoeMoves moves = {e, flags, all->tokens, all->work};
-  return lrmoeRerouteMoves(step, &moves);
-}
-
-/* Flags of one expert, in (source, ordinal) order, to source and executor. */
-static lrmoeResult_t takeFlags(struct lrmoeStep *step,
-                               const struct gathered *all, int32_t e,
-                               const uint8_t *flags) {
-  const struct lrmoePlan *plan = step->plan;
-  int64_t mine = (int64_t)step->layer->comm->rank * plan->numExperts + e;
-  const uint8_t *own = flags + step->sourceBase[mine];
-  const int64_t *sorted = step->sorted + step->expertOffsets[e];
-  for (int64_t o = 0; o < step->demand[mine]; o++) {
-    step->kept[sorted[o]] = own[o];
-    step->backDest[sorted[o]] = own[o] ? step->dest[sorted[o]] : -1;
-  }
-  if (lrmoeStepMayMove(step) && hasReplicas(step, e))
-    return movePairs(step, all, e, flags);
-  int32_t j = lrmoeStepInstanceOf(step, e);
-  if (j < 0) return lrmoeSuccess;
-  int64_t first = 0;
-  for (int32_t i = plan->instanceOffsets[e]; i < step->instances[j]; i++)
-    first += plan->forwardPairs[i];
-  int64_t local = step->instanceOffsets[j];
-  int64_t count = step->instanceOffsets[j + 1] - local;
-  if (count) memcpy(step->keptLocal + local, flags + first, (size_t)count);
-  lrmoeRerouteLocal(step, j);
-  return lrmoeSuccess;
-}
-
-/* Each instance among the pairs of its forward, a stretch of all->keys. */
-static void selectInstances(const struct lrmoeStep *step,
-                            const struct gathered *all, int32_t e) {
-  const struct lrmoePlan *plan = step->plan;
-  int64_t first = 0;
-  for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
-       i++) {
-    int64_t numPairs = plan->forwardPairs[i];
-    int64_t quota = plan->keptPairs[i];
-    lrmoeSelectTop(numPairs, all->keys + first,
-                   quota < numPairs ? quota : numPairs, all->flags + first);
-    first += numPairs;
-  }
+  moves.tokens = all->tokens;
+  return lrmoeSelectTake(step, &moves);
 }
 
 static lrmoeResult_t selectExperts(struct lrmoeStep *step,
@@ -221,10 +174,7 @@ static lrmoeResult_t selectExperts(struct lrmoeStep *step,
              (size_t)step->demand[cell] * sizeof(uint32_t));
       numPairs += step->demand[cell];
     }
-    if (step->config.scope == lrmoeScopeInstance)
-      selectInstances(step, all, e);
-    else
-      lrmoeSelectTop(numPairs, all->keys, step->plan->quotas[e], all->flags);
+    lrmoeSelectExpert(step, e, all->keys, all->flags);
     LRMOE_CHECK(takeFlags(step, all, e, all->flags));
   }
   return lrmoeSuccess;

@@ -1,179 +1,270 @@
 /* Selection at the experts' homes (two rounds).
  *
- * Out: the tag and the keys of a home's experts, by expert and ordinal.  Back:
- * one bit a pair, in the same order.  The home executes what it selects, so
- * nobody else needs to know. */
+ * Out: the tag, then for each expert of the home the sender's keys by ordinal
+ * and, if the expert's pairs may move, their tokens.  Back, for each expert of
+ * the home: one bit for each pair of the asking rank.  An expert with replicas
+ * has executors away from home, and which pairs move to them depends on all of
+ * its kept pairs: then the bits of all pairs go to every rank that is a source
+ * or an executor of the expert, and to executors all tokens, so that each works
+ * the moves out as after the other way of selection.  Lengths follow from
+ * demand and plan on both ends. */
 #include "collectives/reroute.h"
 #include "collectives/select.h"
 
 #include <string.h>
 
 struct homes {
-  int64_t *sendOffsets; /* [G + 1] pairs of this rank to each home */
-  int64_t *recvOffsets; /* [G + 1] pairs of each rank for this home */
-  int64_t *bytesOut;    /* [G + 1] byte offsets of the key messages */
-  int64_t *bytesIn;
-  int64_t *bitsOut; /* [G + 1] byte offsets of the answers, as home */
-  int64_t *bitsIn;
+  int64_t *keysOut; /* [G + 1] byte offsets of messages to the homes */
+  int64_t *keysIn;  /* [G + 1] and, as home, of those from the sources */
+  int64_t *bitsOut; /* [G + 1] as home, of the answers */
+  int64_t *bitsIn;  /* [G + 1] */
   int64_t *cursors; /* [G + 1] */
-  int64_t *order;   /* [numPairs] index into sorted, by (home, expert) */
   unsigned char *out;
   unsigned char *in;
-  uint32_t *keys; /* of one expert */
+  uint32_t *keys;  /* of one expert */
+  int32_t *tokens; /* the same */
+  int32_t *work;
   uint8_t *flags;
 };
 
 enum {
-  numHomeOffsets = 7
+  numHomeOffsets = 5,
+  tagBytes = 8,
+  /* A key, a token, a place in the assignment, and a flag. */
+  bytesPerPair = 13
 };
-
-static int64_t bitBytes(int64_t count) {
-  return (count + 7) / 8;
-}
 
 static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* Counts per rank, and the byte offsets that follow from them. */
-static void countPairs(const struct lrmoeStep *step, struct homes *h) {
-  const struct lrmoePlan *plan = step->plan;
-  int64_t numRanks = plan->numRanks;
-  int64_t rank = step->layer->comm->rank;
-  memset(h->sendOffsets, 0,
-         (size_t)(numHomeOffsets * (numRanks + 1)) * sizeof(int64_t));
-  for (int64_t e = 0; e < plan->numExperts; e++) {
-    int32_t home = plan->homes[e];
-    h->sendOffsets[home + 1] += step->demand[rank * plan->numExperts + e];
-    for (int64_t s = 0; s < numRanks && home == rank; s++)
-      h->recvOffsets[s + 1] += step->demand[s * plan->numExperts + e];
-  }
-  for (int64_t r = 0; r < numRanks; r++) {
-    int64_t sent = h->sendOffsets[r + 1];
-    int64_t received = h->recvOffsets[r + 1];
-    h->bytesOut[r + 1] = h->bytesOut[r] + 8 + sent * 4;
-    h->bytesIn[r + 1] = h->bytesIn[r] + 8 + received * 4;
-    h->bitsOut[r + 1] = h->bitsOut[r] + bitBytes(received);
-    h->bitsIn[r + 1] = h->bitsIn[r] + bitBytes(sent);
-    h->sendOffsets[r + 1] += h->sendOffsets[r];
-    h->recvOffsets[r + 1] += h->recvOffsets[r];
-  }
+static int64_t bitBytes(int64_t count) {
+  return (count + 7) / 8;
 }
 
-static int64_t mostPairs(const struct lrmoeStep *step) {
+static int64_t demandOf(const struct lrmoeStep *step, int32_t e, int32_t s) {
+  return step->demand[(int64_t)s * step->plan->numExperts + e];
+}
+
+static int hasInstance(const struct lrmoeStep *step, int32_t e, int32_t r) {
   const struct lrmoePlan *plan = step->plan;
-  int64_t last = (int64_t)(plan->numRanks - 1) * plan->numExperts;
-  int64_t most = 0;
-  for (int64_t e = 0; e < plan->numExperts; e++) {
-    int64_t count = step->sourceBase[last + e] + step->demand[last + e];
-    if (plan->homes[e] == step->layer->comm->rank && count > most) most = count;
+  for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
+       i++)
+    if (plan->instanceRanks[i] == r) return 1;
+  return 0;
+}
+
+static int mayMove(const struct lrmoeStep *step, int32_t e) {
+  return lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, e);
+}
+
+/* What source s sends to the home of e ... */
+static int64_t keyBytes(const struct lrmoeStep *step, int32_t e, int32_t s) {
+  int64_t each = mayMove(step, e) ? 8 : 4;
+  return demandOf(step, e, s) * each;
+}
+
+/* ... and what comes back: bits of all pairs, or of its own. */
+static int getsAllBits(const struct lrmoeStep *step, int32_t e, int32_t r) {
+  return lrmoeSelectHasReplicas(step, e) &&
+         (demandOf(step, e, r) || hasInstance(step, e, r));
+}
+
+static int getsTokens(const struct lrmoeStep *step, int32_t e, int32_t r) {
+  return mayMove(step, e) && hasInstance(step, e, r);
+}
+
+static int64_t answerBytes(const struct lrmoeStep *step, int32_t e, int32_t r) {
+  if (!getsAllBits(step, e, r)) return bitBytes(demandOf(step, e, r));
+  int64_t count = lrmoeSelectNumPairs(step, e);
+  int64_t tokenBytes =
+      getsTokens(step, e, r) ? count * (int64_t)sizeof(int32_t) : 0;
+  return bitBytes(count) + tokenBytes;
+}
+
+static void addUp(int64_t *offsets, int64_t numRanks, int64_t headBytes) {
+  for (int64_t r = 0; r < numRanks; r++)
+    offsets[r + 1] += offsets[r] + headBytes;
+}
+
+static void countBytes(const struct lrmoeStep *step, struct homes *h) {
+  const struct lrmoePlan *plan = step->plan;
+  int32_t rank = step->layer->comm->rank;
+  memset(h->keysOut, 0,
+         (size_t)(numHomeOffsets * (plan->numRanks + 1)) * sizeof(int64_t));
+  for (int32_t e = 0; e < plan->numExperts; e++) {
+    int32_t home = plan->homes[e];
+    h->keysOut[home + 1] += keyBytes(step, e, rank);
+    h->bitsIn[home + 1] += answerBytes(step, e, rank);
+    for (int32_t r = 0; r < plan->numRanks && home == rank; r++) {
+      h->keysIn[r + 1] += keyBytes(step, e, r);
+      h->bitsOut[r + 1] += answerBytes(step, e, r);
+    }
   }
-  return most;
+  addUp(h->keysOut, plan->numRanks, tagBytes);
+  addUp(h->keysIn, plan->numRanks, tagBytes);
+  addUp(h->bitsOut, plan->numRanks, 0);
+  addUp(h->bitsIn, plan->numRanks, 0);
 }
 
 static lrmoeResult_t layOut(struct lrmoeStep *step, struct homes *h) {
   int64_t length = step->plan->numRanks + 1;
-  int64_t words = numHomeOffsets * length + step->numPairs;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch2, words, &h->sendOffsets));
-  h->recvOffsets = h->sendOffsets + length;
-  h->bytesOut = h->recvOffsets + length;
-  h->bytesIn = h->bytesOut + length;
-  h->bitsOut = h->bytesIn + length;
+  int64_t words = numHomeOffsets * length;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch2, words, &h->keysOut));
+  h->keysIn = h->keysOut + length;
+  h->bitsOut = h->keysIn + length;
   h->bitsIn = h->bitsOut + length;
   h->cursors = h->bitsIn + length;
-  h->order = h->cursors + length;
-  countPairs(step, h);
-  int64_t most = mostPairs(step);
+  countBytes(step, h);
+  int64_t most = 0;
+  for (int32_t e = 0; e < step->plan->numExperts; e++)
+    most = larger(most, lrmoeSelectNumPairs(step, e));
   /* Answers take the place of keys, and a rank with few tokens may be the
    * home of many. */
-  int64_t numOut = larger(h->bytesOut[length - 1], h->bitsOut[length - 1]);
-  int64_t numIn = larger(h->bytesIn[length - 1], h->bitsIn[length - 1]);
-  int64_t bytes = numOut + numIn + most * 5;
+  int64_t numOut = larger(h->keysOut[length - 1], h->bitsOut[length - 1]);
+  int64_t numIn = larger(h->keysIn[length - 1], h->bitsIn[length - 1]);
+  int64_t bytes = numOut + numIn + most * bytesPerPair;
   LRMOE_CHECK(lrmoeStepReserve(step, lrmoeArrayScratch, bytes, 1, &h->keys));
-  h->out = (unsigned char *)(h->keys + most);
+  h->tokens = (int32_t *)(h->keys + most);
+  h->work = h->tokens + most;
+  h->out = (unsigned char *)(h->work + most);
   h->in = h->out + numOut;
   h->flags = h->in + numIn;
   lrmoeMeterAdd(&step->meter, bytes + words * (int64_t)sizeof(int64_t));
   return lrmoeSuccess;
 }
 
-/* order: sorted places by (home, expert, ordinal). */
-static void listByHome(const struct lrmoeStep *step, struct homes *h) {
-  const struct lrmoePlan *plan = step->plan;
-  memcpy(h->cursors, h->sendOffsets,
-         (size_t)plan->numRanks * sizeof *h->cursors);
-  for (int32_t e = 0; e < plan->numExperts; e++) {
-    int64_t *cursor = &h->cursors[plan->homes[e]];
-    for (int64_t i = step->expertOffsets[e]; i < step->expertOffsets[e + 1];
-         i++)
-      h->order[(*cursor)++] = i;
+/* Begins to walk over the experts: cursors[r] is the place in the message of
+ * or for rank r. */
+static void startAt(const struct lrmoeStep *step, struct homes *h,
+                    const int64_t *offsets, int64_t headBytes) {
+  for (int32_t r = 0; r < step->plan->numRanks; r++)
+    h->cursors[r] = offsets[r] + headBytes;
+}
+
+static void writeKeys(const struct lrmoeStep *step, struct homes *h,
+                      uint64_t tag) {
+  for (int32_t r = 0; r < step->plan->numRanks; r++)
+    memcpy(h->out + h->keysOut[r], &tag, tagBytes);
+  startAt(step, h, h->keysOut, tagBytes);
+  for (int32_t e = 0; e < step->plan->numExperts; e++) {
+    int64_t *cursor = &h->cursors[step->plan->homes[e]];
+    int64_t first = step->expertOffsets[e];
+    int64_t count = step->expertOffsets[e + 1] - first;
+    if (count)
+      memcpy(h->out + *cursor, step->keys + first,
+             (size_t)count * sizeof *step->keys);
+    unsigned char *tokens = h->out + *cursor + count * 4;
+    for (int64_t o = 0; o < count && mayMove(step, e); o++) {
+      int32_t token = (int32_t)step->sortedTokens[first + o];
+      memcpy(tokens + o * 4, &token, sizeof token);
+    }
+    *cursor += keyBytes(step, e, step->layer->comm->rank);
   }
 }
 
 /* Keys to their homes. */
 static lrmoeResult_t exchangeKeys(struct lrmoeStep *step, struct homes *h) {
-  int32_t numRanks = step->plan->numRanks;
   uint64_t tag = lrmoeSelectTag(step);
-  listByHome(step, h);
-  for (int32_t r = 0; r < numRanks; r++) {
-    unsigned char *at = h->out + h->bytesOut[r];
-    memcpy(at, &tag, sizeof tag);
-    at += sizeof tag;
-    for (int64_t i = h->sendOffsets[r]; i < h->sendOffsets[r + 1]; i++, at += 4)
-      memcpy(at, &step->keys[h->order[i]], sizeof(uint32_t));
-  }
-  const struct lrmoeExchange exchange = {h->out,     h->bytesOut, h->in,
-                                         h->bytesIn, 1,           0};
+  writeKeys(step, h, tag);
+  const struct lrmoeExchange exchange = {h->out,    h->keysOut, h->in,
+                                         h->keysIn, 1,          0};
   LRMOE_CHECK(lrmoeExchangeRun(step->layer->comm, &exchange, 1,
                                &step->stats.selectBytes));
-  for (int32_t s = 0; s < numRanks; s++)
-    if (memcmp(h->in + h->bytesIn[s], &tag, sizeof tag) != 0)
+  for (int32_t s = 0; s < step->plan->numRanks; s++)
+    if (memcmp(h->in + h->keysIn[s], &tag, tagBytes) != 0)
       return LRMOE_FAIL(lrmoeInvalidUsage,
                         "rank %d is at another step, plan or backward config",
                         s);
   return lrmoeSuccess;
 }
 
-/* Flags of expert e to its executor (here) and into the answers, whose bits
- * run on from cursors[s]. */
-static void answer(struct lrmoeStep *step, struct homes *h, int32_t instance,
-                   int32_t e) {
-  int32_t numExperts = step->plan->numExperts;
-  int64_t local = step->instanceOffsets[instance];
-  int64_t count = step->instanceOffsets[instance + 1] - local;
-  if (count) memcpy(step->keptLocal + local, h->flags, (size_t)count);
-  lrmoeRerouteLocal(step, instance);
-  const uint8_t *flag = h->flags;
+/* Keys and tokens of one of this home's experts, by (source, ordinal). */
+static void collect(const struct lrmoeStep *step, struct homes *h, int32_t e) {
+  int64_t numPairs = 0;
   for (int32_t s = 0; s < step->plan->numRanks; s++) {
-    unsigned char *bits = h->out + h->bitsOut[s];
-    int64_t bit = h->cursors[s];
-    int64_t numPairs = step->demand[(int64_t)s * numExperts + e];
-    for (int64_t o = 0; o < numPairs; o++, bit++)
-      bits[bit >> 3] |= (unsigned char)(*flag++ << (bit & 7));
-    h->cursors[s] = bit;
+    int64_t count = demandOf(step, e, s);
+    const unsigned char *at = h->in + h->cursors[s];
+    memcpy(h->keys + numPairs, at, (size_t)count * 4);
+    if (mayMove(step, e))
+      memcpy(h->tokens + numPairs, at + count * 4, (size_t)count * 4);
+    h->cursors[s] += keyBytes(step, e, s);
+    numPairs += count;
+  }
+}
+
+static void writeBits(const uint8_t *flags, int64_t count,
+                      unsigned char *bits) {
+  memset(bits, 0, (size_t)bitBytes(count));
+  for (int64_t i = 0; i < count; i++)
+    bits[i >> 3] |= (unsigned char)(flags[i] << (i & 7));
+}
+
+static void readBits(const unsigned char *bits, int64_t count, uint8_t *flags) {
+  for (int64_t i = 0; i < count; i++)
+    flags[i] = bits[i >> 3] >> (i & 7) & 1;
+}
+
+/* The answers about expert e to all ranks, at bitsOut[r] + done[r]. */
+static void answer(const struct lrmoeStep *step, struct homes *h, int32_t e) {
+  int64_t numPairs = lrmoeSelectNumPairs(step, e);
+  const uint8_t *own = h->flags;
+  for (int32_t r = 0; r < step->plan->numRanks; r++) {
+    int isAll = getsAllBits(step, e, r);
+    int64_t count = isAll ? numPairs : demandOf(step, e, r);
+    unsigned char *at = h->out + h->bitsOut[r];
+    writeBits(isAll ? h->flags : own, count, at);
+    if (getsTokens(step, e, r))
+      memcpy(at + bitBytes(count), h->tokens, (size_t)count * 4);
+    h->bitsOut[r] += answerBytes(step, e, r);
+    own += demandOf(step, e, r);
   }
 }
 
 /* Selects this home's experts and writes the answers over the keys it sent,
- * which are no longer needed. */
+ * which are no longer needed.  An expert without replicas is executed here:
+ * its flags stay. */
 static void selectExperts(struct lrmoeStep *step, struct homes *h) {
   int32_t numRanks = step->plan->numRanks;
-  int32_t numExperts = step->plan->numExperts;
-  memset(h->out, 0, (size_t)h->bitsOut[numRanks]);
-  memset(h->cursors, 0, (size_t)numRanks * sizeof *h->cursors);
-  for (int32_t j = 0; j < step->numInstances; j++) {
-    int32_t e = lrmoeStepExpert(step, j);
-    int64_t numPairs = 0;
-    for (int32_t s = 0; s < numRanks; s++) {
-      /* cursors[s] counts pairs: keys and bits have the same order. */
-      const unsigned char *keys = h->in + h->bytesIn[s] + 8 + h->cursors[s] * 4;
-      int64_t count = step->demand[(int64_t)s * numExperts + e];
-      memcpy(h->keys + numPairs, keys, (size_t)count * sizeof(uint32_t));
-      numPairs += count;
-    }
-    lrmoeSelectTop(numPairs, h->keys, step->plan->quotas[e], h->flags);
-    answer(step, h, j, e);
+  startAt(step, h, h->keysIn, tagBytes);
+  for (int32_t e = 0; e < step->plan->numExperts; e++) {
+    if (step->plan->homes[e] != step->layer->comm->rank) continue;
+    collect(step, h, e);
+    lrmoeSelectExpert(step, e, h->keys, h->flags);
+    answer(step, h, e);
+    if (lrmoeSelectHasReplicas(step, e)) continue;
+    int64_t local = step->instanceOffsets[lrmoeStepInstanceOf(step, e)];
+    int64_t count = lrmoeSelectNumPairs(step, e);
+    if (count) memcpy(step->keptLocal + local, h->flags, (size_t)count);
   }
+  /* The offsets were cursors; each is where the next begins. */
+  for (int32_t r = numRanks; r > 0; r--)
+    h->bitsOut[r] = h->bitsOut[r - 1];
+  h->bitsOut[0] = 0;
+}
+
+/* The answer about one expert, at the home's cursor. */
+static lrmoeResult_t takeAnswer(struct lrmoeStep *step, struct homes *h,
+                                int32_t e) {
+  int32_t rank = step->layer->comm->rank;
+  int32_t home = step->plan->homes[e];
+  const unsigned char *at = h->in + h->cursors[home];
+  h->cursors[home] += answerBytes(step, e, rank);
+  if (!lrmoeSelectHasReplicas(step, e)) {
+    readBits(at, demandOf(step, e, rank), h->flags);
+    lrmoeSelectTakeOwn(step, e, h->flags);
+    if (home == rank) lrmoeRerouteLocal(step, lrmoeStepInstanceOf(step, e));
+    return lrmoeSuccess;
+  }
+  if (!getsAllBits(step, e, rank)) return lrmoeSuccess;
+  int64_t count = lrmoeSelectNumPairs(step, e);
+  struct lrmoeMoves moves = {e, h->flags, NULL, h->work};
+  readBits(at, count, h->flags);
+  if (getsTokens(step, e, rank)) {
+    memcpy(h->tokens, at + bitBytes(count), (size_t)count * 4);
+    moves.tokens = h->tokens;
+  }
+  return lrmoeSelectTake(step, &moves);
 }
 
 lrmoeResult_t lrmoeSelectHome(struct lrmoeStep *step) {
@@ -185,13 +276,8 @@ lrmoeResult_t lrmoeSelectHome(struct lrmoeStep *step) {
                                          h.bitsIn, 1,         0};
   LRMOE_CHECK(lrmoeExchangeRun(step->layer->comm, &exchange, 1,
                                &step->stats.selectBytes));
-  for (int32_t r = 0; r < step->plan->numRanks; r++) {
-    const unsigned char *bits = h.in + h.bitsIn[r];
-    int64_t first = h.sendOffsets[r];
-    for (int64_t i = first; i < h.sendOffsets[r + 1]; i++)
-      step->kept[step->sorted[h.order[i]]] =
-          bits[(i - first) >> 3] >> ((i - first) & 7) & 1;
-  }
-  lrmoeRerouteOwn(step);
+  startAt(step, &h, h.bitsIn, 0);
+  for (int32_t e = 0; e < step->plan->numExperts; e++)
+    LRMOE_CHECK(takeAnswer(step, &h, e));
   return lrmoeSuccess;
 }

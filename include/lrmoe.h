@@ -374,7 +374,8 @@ typedef enum {
  * kept      those of kept pairs; the others are zero.  An approximation of the
  *           router gradient, said once in the log.
  * owner     all, exact: combine brings a row per pair home, which the source
- *           keeps until select.  With `pre`, 0 where alpha is 0.
+ *           keeps until select.  With `pre` it is as exact as alpha * phi is
+ *           in the layer's dtype, and 0 where alpha is 0.
  * executor  all, exact: g goes to every rank of a token, and FC2's data
  *           gradient runs on all pairs.  Needs saved state full and
  *           lrmoeWireDedup. */

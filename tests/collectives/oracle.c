@@ -271,6 +271,28 @@ static double pairBackward(const struct oracle *oracle,
   return dAlpha;
 }
 
+/* Below this, fp16 has fewer digits: rounding is relative to it. */
+static const double smallestNormal = 0x1p-14;
+
+/* Adds one pair's output to y, and to *terms what its d(alpha) is a sum of. */
+static void addOutput(const struct oracleCase *spec,
+                      const struct oracleWeights *w, double alpha,
+                      const struct pairState *s, const float *g, double *y,
+                      double *terms) {
+  int isPre = spec->convention == lrmoeWeightPre;
+  for (int64_t h = 0; h < spec->hidden; h++) {
+    double output = 0;
+    double size = 1;
+    for (int64_t f = 0; f < spec->ffn; f++) {
+      output += w->w2f[h * spec->ffn + f] * s->fed[f];
+      size += fabs((double)w->w2f[h * spec->ffn + f]);
+    }
+    y[h] += isPre ? output : alpha * output;
+    double term = fabs(g[h]) * (fabs(output) + size * smallestNormal);
+    *terms += isPre ? term / alpha : term;
+  }
+}
+
 static void computePair(const struct oracle *oracle, int rank, int source,
                         int64_t pair, const uint8_t *kept, struct pairState *s,
                         struct oracleResult *result) {
@@ -282,11 +304,10 @@ static void computePair(const struct oracle *oracle, int rank, int source,
   int64_t row = pair / spec->topk * spec->hidden;
   const struct oracleWeights *w = &oracle->experts[e];
   double alpha = data->weights[pair];
-  double outer = spec->convention == lrmoeWeightPre ? 1 : alpha;
   pairForward(spec, w, data->xf + row, alpha, s);
-  for (int64_t h = 0; isMine && h < spec->hidden; h++)
-    for (int64_t f = 0; f < spec->ffn; f++)
-      result->y[row + h] += outer * w->w2f[h * spec->ffn + f] * s->fed[f];
+  if (isMine)
+    addOutput(spec, w, alpha, s, data->gf + row, result->y + row,
+              &result->terms[pair]);
   if (!kept[pair] && spec->routerGrad != lrmoeRouterGradKept && isMine)
     result->dWeights[pair] = pairBackward(
         oracle, w, data->xf + row, data->gf + row, alpha, s, NULL, NULL, NULL);
@@ -305,6 +326,7 @@ struct oracleResult *oracleCompute(const struct oracle *oracle, int rank,
   result->y = zeroed(count, sizeof(double));
   result->dx = zeroed(count, sizeof(double));
   result->dWeights = zeroed(spec->numTokens[rank] * spec->topk, sizeof(double));
+  result->terms = zeroed(spec->numTokens[rank] * spec->topk, sizeof(double));
   result->dw1 = zeroed(spec->numExperts, sizeof *result->dw1);
   result->dw2 = zeroed(spec->numExperts, sizeof *result->dw2);
   for (int32_t e = 0; e < spec->numExperts; e++) {
@@ -355,6 +377,7 @@ void oracleResultFree(const struct oracle *oracle,
   free(result->y);
   free(result->dx);
   free(result->dWeights);
+  free(result->terms);
   free(result);
 }
 
@@ -367,45 +390,4 @@ void oracleSelect(int64_t numPairs, const uint32_t *keys, int64_t quota,
       better += keys[j] > keys[i] || (keys[j] == keys[i] && j < i);
     kept[i] = better < quota;
   }
-}
-
-int64_t oraclePick(uint64_t seed, uint64_t stream, int64_t low, int64_t high) {
-  return low +
-         (int64_t)(oracleUniform(seed, stream, 7) * (double)(high - low + 1));
-}
-
-struct oracleCase oracleRandomCase(uint64_t seed) {
-  static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
-                                          lrmoeFloat32};
-  static const int64_t retains[] = {0, 100000, 500000, 700000, 999999, 1000000};
-  struct oracleCase c = {.seed = seed, .hotExpert = -1, .unusedExpert = -1};
-  c.numRanks = (int)oraclePick(seed, 20, 1, 9);
-  for (int r = 0; r < c.numRanks; r++)
-    c.numTokens[r] = oraclePick(seed, 30 + (uint64_t)r, 0, 24);
-  c.numExperts = (int32_t)oraclePick(seed, 21, 1, 12);
-  c.topk =
-      (int32_t)oraclePick(seed, 22, 1, c.numExperts < 6 ? c.numExperts : 6);
-  c.hidden = 8 * oraclePick(seed, 23, 1, 6);
-  c.ffn = 8 * oraclePick(seed, 24, 1, 4);
-  c.type = types[oraclePick(seed, 25, 0, 2)];
-  c.activation = (lrmoeActivation_t)oraclePick(seed, 26, 0, 1);
-  c.retainPpm = retains[oraclePick(seed, 27, 0, 5)];
-  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
-  c.backward.metric = (lrmoeMetric_t)oraclePick(seed, 28, 0, 4);
-  c.backward.scope = (lrmoeScope_t)(oraclePick(seed, 29, 0, 5) % 3);
-  c.backward.wire = (lrmoeWire_t)oraclePick(seed, 40, 0, 2);
-  c.backward.seed = seed;
-  c.isFused = (int)oraclePick(seed, 41, 0, 1);
-  c.noneShare = 0.3 * (double)oraclePick(seed, 42, 0, 1);
-  c.isHomesMixed = (int)oraclePick(seed, 43, 0, 1);
-  c.numSlots = c.numRanks > 1 ? (int)oraclePick(seed, 44, 0, 2) : 0;
-  c.convention = (lrmoeWeightConvention_t)oraclePick(seed, 45, 0, 1);
-  c.savedState = (lrmoeSavedState_t)oraclePick(seed, 46, 0, 1);
-  c.routerGrad = (lrmoeRouterGrad_t)oraclePick(seed, 47, 0, 2);
-  c.gatherRanks = oraclePick(seed, 48, 0, 1) ? 64 : 1;
-  if (c.routerGrad == lrmoeRouterGradExecutor) {
-    c.savedState = lrmoeSavedFull;
-    c.backward.wire = lrmoeWireDedup;
-  }
-  return c;
 }

@@ -74,6 +74,8 @@ struct oracleResult {
   double *y;        /* [T, H] */
   double *dx;       /* [T, H] */
   double *dWeights; /* [T, k] */
+  double *terms;    /* [T, k] of d(alpha) = <g, output>, the sum of |g| |output|
+                       over elements: what rounding of outputs is relative to */
   double **dw1;     /* [E], NULL where the home is elsewhere */
   double **dw2;
 };

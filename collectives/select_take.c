@@ -1,0 +1,83 @@
+/* What a selection means for this rank, an expert at a time: see select.h. */
+#include "collectives/reroute.h"
+#include "collectives/select.h"
+
+#include <string.h>
+
+int lrmoeSelectHasReplicas(const struct lrmoeStep *step, int32_t expert) {
+  const int32_t *offsets = step->plan->instanceOffsets + expert;
+  return offsets[1] - offsets[0] > 1;
+}
+
+int64_t lrmoeSelectNumPairs(const struct lrmoeStep *step, int32_t expert) {
+  const struct lrmoePlan *plan = step->plan;
+  int64_t last = (int64_t)(plan->numRanks - 1) * plan->numExperts + expert;
+  return step->sourceBase[last] + step->demand[last];
+}
+
+static lrmoeResult_t checkTokens(const struct lrmoeStep *step,
+                                 const struct lrmoeMoves *moves) {
+  int64_t numPairs = lrmoeSelectNumPairs(step, moves->expert);
+  for (int64_t i = 0; i < numPairs && moves->tokens; i++)
+    if (moves->tokens[i] < 0 || moves->tokens[i] >= step->layer->maxTokens)
+      return LRMOE_FAIL(lrmoeInternalError, "expert %d names token %d",
+                        moves->expert, moves->tokens[i]);
+  return lrmoeSuccess;
+}
+
+/* Flags of this rank's instance of the expert, among those of all its pairs. */
+static void takeInstance(struct lrmoeStep *step, int32_t expert, int32_t j,
+                         const uint8_t *flags) {
+  const struct lrmoePlan *plan = step->plan;
+  int64_t first = 0;
+  for (int32_t i = plan->instanceOffsets[expert]; i < step->instances[j]; i++)
+    first += plan->forwardPairs[i];
+  int64_t local = step->instanceOffsets[j];
+  int64_t count = step->instanceOffsets[j + 1] - local;
+  if (count) memcpy(step->keptLocal + local, flags + first, (size_t)count);
+}
+
+void lrmoeSelectTakeOwn(struct lrmoeStep *step, int32_t expert,
+                        const uint8_t *flags) {
+  const int64_t *sorted = step->sorted + step->expertOffsets[expert];
+  int64_t count = step->expertOffsets[expert + 1] - step->expertOffsets[expert];
+  for (int64_t o = 0; o < count; o++) {
+    step->kept[sorted[o]] = flags[o];
+    step->backDest[sorted[o]] = flags[o] ? step->dest[sorted[o]] : -1;
+  }
+}
+
+lrmoeResult_t lrmoeSelectTake(struct lrmoeStep *step,
+                              const struct lrmoeMoves *moves) {
+  int32_t e = moves->expert;
+  int64_t mine = (int64_t)step->layer->comm->rank * step->plan->numExperts + e;
+  lrmoeSelectTakeOwn(step, e, moves->flags + step->sourceBase[mine]);
+  if (lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, e)) {
+    LRMOE_CHECK(checkTokens(step, moves));
+    return lrmoeRerouteMoves(step, moves);
+  }
+  int32_t j = lrmoeStepInstanceOf(step, e);
+  if (j < 0) return lrmoeSuccess;
+  takeInstance(step, e, j, moves->flags);
+  lrmoeRerouteLocal(step, j);
+  return lrmoeSuccess;
+}
+
+void lrmoeSelectExpert(const struct lrmoeStep *step, int32_t expert,
+                       uint32_t *keys, uint8_t *flags) {
+  const struct lrmoePlan *plan = step->plan;
+  if (step->config.scope != lrmoeScopeInstance) {
+    lrmoeSelectTop(lrmoeSelectNumPairs(step, expert), keys,
+                   plan->quotas[expert], flags);
+    return;
+  }
+  int64_t first = 0;
+  for (int32_t i = plan->instanceOffsets[expert];
+       i < plan->instanceOffsets[expert + 1]; i++) {
+    int64_t numPairs = plan->forwardPairs[i];
+    int64_t quota = plan->keptPairs[i];
+    lrmoeSelectTop(numPairs, keys + first, quota < numPairs ? quota : numPairs,
+                   flags + first);
+    first += numPairs;
+  }
+}
