@@ -44,6 +44,7 @@ struct backwardOptions {
   double retain;
   lrmoeDataType_t type;
   lrmoeActivation_t activation;
+  lrmoeSavedState_t savedState;
   lrmoeMetric_t metric;
   lrmoePolicy_t policy;
   const char *gemm;
@@ -61,6 +62,7 @@ struct backwardWayResult {
   double returnMs[backwardMaxRounds];
   int64_t bytes; /* sent to other ranks, all rounds of messages */
   int64_t workspace;
+  int64_t saved; /* held between combine and select */
   int64_t kept;  /* executed here in backward */
   int64_t moved; /* of them moved here */
 };
@@ -141,6 +143,7 @@ struct backwardFigures {
   double wayCpuMs[numWays];      /* of the rank with most CPU time */
   int64_t wayBytes[numWays];     /* sum over ranks */
   int64_t wayWorkspace[numWays]; /* most of a rank */
+  int64_t saved;                 /* most of a rank, of wayDedup */
   double selectMs;               /* phases of wayDedup */
   double sendMs;
   double gemmMs;

@@ -94,6 +94,7 @@ static enum toolExit makeHandles(struct backwardRank *r) {
   layer.maxSteps = numPlans;
   layer.dtype = o->type;
   layer.activation = o->activation;
+  layer.savedState = o->savedState;
   layer.gemm = o->gemm;
   TOOL_RANK_OK(r->self, lrmoeLayerCreate(r->comm, r->planners[planAsked],
                                          &layer, &r->layer));
@@ -199,6 +200,7 @@ static enum toolExit timeWay(struct backwardRank *r, enum backwardWay way,
   out->returnMs[round] = (double)stats.returnNs * 1e-6;
   out->bytes = stats.selectBytes + stats.rowBytes + stats.returnBytes;
   out->workspace = stats.workspaceBytes;
+  out->saved = stats.savedBytes;
   out->kept = stats.executedKept;
   out->moved = stats.movedIn;
   return toolGood;

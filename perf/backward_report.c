@@ -71,6 +71,8 @@ static void summariseWay(const struct backwardRun *run, enum backwardWay way,
   for (int64_t r = 0; r < run->options.numRanks; r++) {
     const struct backwardWayResult *result = &run->results[r].ways[way];
     figures->wayBytes[way] += result->bytes;
+    if (way == wayDedup && result->saved > figures->saved)
+      figures->saved = result->saved;
     if (result->workspace > figures->wayWorkspace[way])
       figures->wayWorkspace[way] = result->workspace;
   }

@@ -16,6 +16,7 @@
 static const char *const typeNames[] = {"bf16", "fp16", "fp32", NULL};
 static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
                                         lrmoeFloat32};
+static const char *const savedNames[] = {"full", "none", NULL};
 static const char *const activationNames[] = {"swiglu", "gelu", NULL};
 static const char *const metricNames[] = {"lrm", "grad2", "grad1", "random",
                                           NULL};
@@ -34,6 +35,7 @@ struct settings {
   int64_t csvLayer;
   int type;
   int activation;
+  int saved;
   int metric;
   int policy;
 };
@@ -116,6 +118,12 @@ static const struct toolArg args[] = {
      .value = &settings.activation,
      .names = activationNames,
      .help = "Activation of the experts."},
+    {.name = "saved",
+     .kind = toolArgEnum,
+     .value = &settings.saved,
+     .names = savedNames,
+     .help = "What executors keep from forward: full, or none: backward then "
+             "brings the rows of kept pairs again and computes FC1 again."},
     {.name = "retain",
      .kind = toolArgRealList,
      .value = &settings.retains,
@@ -250,6 +258,7 @@ static void jsonRow(struct toolJson *json, const struct backwardRun *run,
   toolJsonInt(json, "workspace_full", f->wayWorkspace[wayFullPairwise]);
   toolJsonInt(json, "workspace_full_dedup", f->wayWorkspace[wayFullDedup]);
   toolJsonInt(json, "workspace_dedup", f->wayWorkspace[wayDedup]);
+  toolJsonInt(json, "saved_bytes", f->saved);
   jsonTimes(json, f);
   toolJsonReal(json, "max_error", f->maxError);
   toolJsonInt(json, "wrong", f->numWrong);
@@ -290,6 +299,7 @@ static enum toolExit finishSettings(struct backwardRun *run,
                     (long long)settings.maxTokens);
   options->type = types[settings.type];
   options->activation = (lrmoeActivation_t)settings.activation;
+  options->savedState = (lrmoeSavedState_t)settings.saved;
   options->metric = (lrmoeMetric_t)settings.metric;
   options->policy = (lrmoePolicy_t)settings.policy;
   if (options->policy == lrmoePolicyFixed) options->numSlots = 0;
