@@ -51,7 +51,7 @@ static int lossOf(struct driver *d, double *loss) {
 /* Slope of the loss while `values` go along `direction`. */
 static int slopeAlong(struct driver *d, int64_t count, float *values,
                       const float *direction, float step, double *slope) {
-  double losses[2];
+  double losses[2] = {0, 0};
   for (int64_t i = 0; i < count; i++)
     values[i] += step * direction[i];
   int failed = lossOf(d, &losses[1]);
