@@ -51,7 +51,8 @@ struct lrmoeNode {
   int32_t index;             /* numa: OS index, -1 unknown; gpu: driver's
                                 number, -1; port: port number, -1 */
   int32_t partition;         /* gpu: part of a divided device, from 0 */
-  int32_t rank;              /* gpu: rank that the source gives it, -1 none */
+  int32_t rank;              /* gpu: rank that the source gives it, -1 none;
+                                0 .. GPUs of the source - 1 */
   int32_t arch;              /* gpu: 70 for sm_70; AMD: 0x90a for gfx90a; 0 */
   int32_t numCores;          /* numa: cores that ranks may use, 0 unknown */
   int32_t package;           /* numa: socket, -1 unknown */
@@ -95,6 +96,9 @@ struct lrmoeMachine {
   int32_t maxNotes;
 };
 
+/* "GPU 0000:07:00.0", "port mlx5_0", for messages; room of lrmoeNameBytes. */
+void lrmoeNodePrint(const struct lrmoeNode *node, char *text);
+
 /* Start with {0}; free in any state. */
 void lrmoeMachineFree(struct lrmoeMachine *machine);
 
@@ -117,8 +121,9 @@ lrmoeResult_t lrmoeMachineNote(struct lrmoeMachine *machine, int32_t node,
     __attribute__((format(printf, 3, 4)));
 
 /* Appends `copies` copies of what `other` holds: several hosts joined.  Notes
- * come once.  With more than one copy hosts lose their hostId, and GPUs their
- * rank; hosts whose hostId is there already are refused by name. */
+ * come once.  Ranks of GPUs count on from the number of GPUs that are there.  With
+ * more than one copy hosts lose their hostId; with one, hosts whose hostId is
+ * there already are refused by name. */
 lrmoeResult_t lrmoeMachineJoin(struct lrmoeMachine *machine,
                                const struct lrmoeMachine *other,
                                int32_t copies);
@@ -126,6 +131,11 @@ lrmoeResult_t lrmoeMachineJoin(struct lrmoeMachine *machine,
 /* The node of a bus address in a host, and partition for GPUs; -1 if none. */
 int32_t lrmoeMachineFind(const struct lrmoeMachine *machine, int32_t host,
                          int64_t bus, int32_t partition);
+
+/* Puts a guess where a rate is 0 or cannot be meant, with a note: a bridge as
+ * fast as what is below it, a device as its slot, and so on.  After it every
+ * rate is positive. */
+lrmoeResult_t lrmoeMachineComplete(struct lrmoeMachine *machine);
 
 /* Everything that the model relies on; lrmoeInvalidArgument names the first
  * thing that is wrong: duplicate bus addresses or ranks, a link without its

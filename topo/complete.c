@@ -1,0 +1,114 @@
+/* Guesses where the source is silent, or says what cannot be meant.
+ *
+ * A virtual machine shows invented bridges ("2.5 GT/s" x1 above a GPU of PCIe
+ * 5), an empty speed or none: taking the least of a path would make such a
+ * machine a hundred times too slow (NVIDIA/nccl-tests#256).  So a bridge that
+ * is not credible is no bottleneck: it is as fast as the fastest below it.
+ * Each guess is marked and said in a note. */
+#include "topo/machine.h"
+
+#include <string.h>
+
+/* PCIe 3.0 x16: the slowest slot that this decade's GPUs are put in. */
+static const int64_t defaultPciRate = 15753846153;
+/* Ten-gigabit Ethernet, as NCCL takes it. */
+static const int64_t defaultPortRate = 1250000000;
+/* Two or three QPI or UPI links, or two of AMD's between sockets. */
+static const int64_t defaultCpuRate = 32000000000;
+/* What a virtual bridge states: PCIe 1.0 x1. */
+static const int64_t virtualBridgeRate = 250000000;
+static const int64_t defaultWireRates[lrmoeNumWireKinds] = {
+    25000000000, 46000000000, 200000000000, 31507692307, 32000000000};
+
+static bool isPci(lrmoeNodeKind_t kind) {
+  return kind == lrmoeNodeBridge || kind == lrmoeNodeGpu ||
+         kind == lrmoeNodeNic;
+}
+
+static lrmoeResult_t guess(struct lrmoeMachine *machine, int32_t index,
+                           int64_t rate, const char *why) {
+  struct lrmoeNode *node = &machine->nodes[index];
+  node->up.bytesPerSecond = rate;
+  node->up.guessed = true;
+  char name[lrmoeNameBytes];
+  lrmoeNodePrint(node, name);
+  return lrmoeMachineNote(machine, index, "%s: %s; guessed %lld MB/s", name,
+                          why, (long long)(rate / 1000000));
+}
+
+/* Children come after their parents, so that one pass from the end sees every
+ * subtree before its root. */
+static lrmoeResult_t completeBridges(struct lrmoeMachine *machine) {
+  for (int32_t i = machine->numNodes - 1; i >= 0; i--) {
+    struct lrmoeNode *node = &machine->nodes[i];
+    if (node->kind != lrmoeNodeBridge) continue;
+    int64_t fastest = 0;
+    for (int32_t j = i + 1; j < machine->numNodes; j++)
+      if (machine->nodes[j].parent == i && isPci(machine->nodes[j].kind) &&
+          machine->nodes[j].up.bytesPerSecond > fastest)
+        fastest = machine->nodes[j].up.bytesPerSecond;
+    int64_t stated = node->up.bytesPerSecond;
+    if (!stated && fastest)
+      LRMOE_CHECK(guess(machine, i, fastest, "no link speed is stated"));
+    else if (stated && stated <= virtualBridgeRate && fastest > stated)
+      LRMOE_CHECK(guess(machine, i, fastest,
+                        "a link slower than what is below it, as virtual "
+                        "bridges state it"));
+  }
+  return lrmoeSuccess;
+}
+
+/* A device that the source is silent about is as fast as its bridge. */
+static lrmoeResult_t completePci(struct lrmoeMachine *machine) {
+  for (int32_t i = 0; i < machine->numNodes; i++) {
+    struct lrmoeNode *node = &machine->nodes[i];
+    if (!isPci(node->kind) || node->up.bytesPerSecond) continue;
+    const struct lrmoeNode *parent = &machine->nodes[node->parent];
+    int64_t rate = parent->kind == lrmoeNodeBridge ? parent->up.bytesPerSecond
+                                                   : defaultPciRate;
+    LRMOE_CHECK(guess(machine, i, rate, "no link speed is stated"));
+  }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t completeOthers(struct lrmoeMachine *machine) {
+  for (int32_t i = 0; i < machine->numNodes; i++) {
+    struct lrmoeNode *node = &machine->nodes[i];
+    if (node->up.bytesPerSecond) continue;
+    if (node->kind == lrmoeNodeNuma) {
+      LRMOE_CHECK(guess(machine, i, defaultCpuRate,
+                        "the rate of the CPU interconnect is not stated"));
+    } else if (node->kind == lrmoeNodePort) {
+      const struct lrmoeNode *nic = &machine->nodes[node->parent];
+      int64_t rate =
+          nic->bus == LRMOE_NO_BUS ? defaultPortRate : nic->up.bytesPerSecond;
+      LRMOE_CHECK(guess(machine, i, rate, "no network speed is stated"));
+    }
+  }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t completeWires(struct lrmoeMachine *machine) {
+  for (int32_t i = 0; i < machine->numWires; i++) {
+    struct lrmoeWire *wire = &machine->wires[i];
+    if (wire->rate.bytesPerSecond) continue;
+    int64_t links = wire->count > 0 ? wire->count : 1;
+    wire->rate.bytesPerSecond = links * defaultWireRates[wire->kind];
+    wire->rate.guessed = true;
+    char name[lrmoeNameBytes];
+    lrmoeNodePrint(&machine->nodes[wire->from], name);
+    LRMOE_CHECK(lrmoeMachineNote(
+        machine, wire->from,
+        "%s: the rate of its links is not known; guessed "
+        "%lld MB/s each",
+        name, (long long)(defaultWireRates[wire->kind] / 1000000)));
+  }
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeMachineComplete(struct lrmoeMachine *machine) {
+  LRMOE_CHECK(completeBridges(machine));
+  LRMOE_CHECK(completePci(machine));
+  LRMOE_CHECK(completeOthers(machine));
+  return completeWires(machine);
+}
