@@ -5,9 +5,14 @@
  * machine a hundred times too slow (NVIDIA/nccl-tests#256).  So a bridge that
  * is not credible is no bottleneck: it is as fast as the fastest below it.
  * Each guess is marked and said in a note. */
+#include "base/alloc.h"
 #include "topo/machine.h"
 
-#include <string.h>
+#include <stdlib.h>
+
+enum {
+  maxBundle = 1 << 20 /* links that are counted */
+};
 
 /* PCIe 3.0 x16: the slowest slot that this decade's GPUs are put in. */
 static const int64_t defaultPciRate = 15753846153;
@@ -36,26 +41,41 @@ static lrmoeResult_t guess(struct lrmoeMachine *machine, int32_t index,
                           why, (long long)(rate / 1000000));
 }
 
+/* The fastest PCI link right below each node. */
+static void noteFastest(const struct lrmoeMachine *machine, int32_t index,
+                        int64_t *fastest) {
+  const struct lrmoeNode *node = &machine->nodes[index];
+  if (node->parent >= 0 && isPci(node->kind) &&
+      fastest[node->parent] < node->up.bytesPerSecond)
+    fastest[node->parent] = node->up.bytesPerSecond;
+}
+
+static lrmoeResult_t completeBridge(struct lrmoeMachine *machine, int32_t index,
+                                    int64_t fastest) {
+  const struct lrmoeNode *node = &machine->nodes[index];
+  if (node->kind != lrmoeNodeBridge) return lrmoeSuccess;
+  int64_t stated = node->up.bytesPerSecond;
+  if (!stated && fastest)
+    return guess(machine, index, fastest, "no link speed is stated");
+  if (stated && stated <= virtualBridgeRate && fastest > stated)
+    return guess(machine, index, fastest,
+                 "a link slower than what is below it, as virtual bridges "
+                 "state it");
+  return lrmoeSuccess;
+}
+
 /* Children come after their parents, so that one pass from the end sees every
  * subtree before its root. */
 static lrmoeResult_t completeBridges(struct lrmoeMachine *machine) {
-  for (int32_t i = machine->numNodes - 1; i >= 0; i--) {
-    struct lrmoeNode *node = &machine->nodes[i];
-    if (node->kind != lrmoeNodeBridge) continue;
-    int64_t fastest = 0;
-    for (int32_t j = i + 1; j < machine->numNodes; j++)
-      if (machine->nodes[j].parent == i && isPci(machine->nodes[j].kind) &&
-          machine->nodes[j].up.bytesPerSecond > fastest)
-        fastest = machine->nodes[j].up.bytesPerSecond;
-    int64_t stated = node->up.bytesPerSecond;
-    if (!stated && fastest)
-      LRMOE_CHECK(guess(machine, i, fastest, "no link speed is stated"));
-    else if (stated && stated <= virtualBridgeRate && fastest > stated)
-      LRMOE_CHECK(guess(machine, i, fastest,
-                        "a link slower than what is below it, as virtual "
-                        "bridges state it"));
+  int64_t *fastest = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(machine->numNodes, &fastest));
+  lrmoeResult_t result = lrmoeSuccess;
+  for (int32_t i = machine->numNodes - 1; i >= 0 && !result; i--) {
+    result = completeBridge(machine, i, fastest[i]);
+    noteFastest(machine, i, fastest);
   }
-  return lrmoeSuccess;
+  lrmoeFree(fastest);
+  return result;
 }
 
 /* A device that the source is silent about is as fast as its bridge. */
@@ -106,9 +126,38 @@ static lrmoeResult_t completeWires(struct lrmoeMachine *machine) {
   return lrmoeSuccess;
 }
 
+static int compareWires(const void *left, const void *right) {
+  const struct lrmoeWire *a = left, *b = right;
+  if (a->from != b->from) return a->from < b->from ? -1 : 1;
+  if (a->to != b->to) return a->to < b->to ? -1 : 1;
+  return (a->kind > b->kind) - (a->kind < b->kind);
+}
+
+/* Sums stay below what lrmoeMachineCheck refuses, plus one wire's. */
+static void mergeWires(struct lrmoeMachine *machine) {
+  struct lrmoeWire *wires = machine->wires;
+  if (!machine->numWires) return;
+  qsort(wires, (size_t)machine->numWires, sizeof *wires, compareWires);
+  int32_t kept = 0;
+  for (int32_t i = 1; i < machine->numWires; i++) {
+    struct lrmoeWire *last = &wires[kept];
+    if (compareWires(last, &wires[i]) != 0) {
+      wires[++kept] = wires[i];
+      continue;
+    }
+    if (last->count < maxBundle) last->count += wires[i].count;
+    if (last->rate.bytesPerSecond <= LRMOE_MAX_RATE)
+      last->rate.bytesPerSecond += wires[i].rate.bytesPerSecond;
+    last->rate.guessed = last->rate.guessed || wires[i].rate.guessed;
+  }
+  machine->numWires = kept + 1;
+}
+
 lrmoeResult_t lrmoeMachineComplete(struct lrmoeMachine *machine) {
   LRMOE_CHECK(completeBridges(machine));
   LRMOE_CHECK(completePci(machine));
   LRMOE_CHECK(completeOthers(machine));
-  return completeWires(machine);
+  LRMOE_CHECK(completeWires(machine));
+  mergeWires(machine);
+  return lrmoeSuccess;
 }

@@ -95,28 +95,12 @@ lrmoeResult_t lrmoeMachineAdd(struct lrmoeMachine *machine,
   return lrmoeSuccess;
 }
 
-/* What both state adds up, but never beyond what LRMOE_MAX_RATE refuses. */
-static void addRate(struct lrmoeRate *rate, const struct lrmoeRate *more) {
-  if (rate->bytesPerSecond <= LRMOE_MAX_RATE)
-    rate->bytesPerSecond += more->bytesPerSecond;
-  rate->guessed = rate->guessed || more->guessed;
-}
-
 lrmoeResult_t lrmoeMachineConnect(struct lrmoeMachine *machine,
                                   const struct lrmoeWire *wire) {
   if (wire->from < 0 || wire->from >= machine->numNodes || wire->to < 0 ||
       wire->to >= machine->numNodes || wire->from == wire->to)
     return LRMOE_FAIL(lrmoeInternalError, "a link from node %d to node %d",
                       wire->from, wire->to);
-  for (int32_t i = machine->numWires - 1; i >= 0; i--) {
-    struct lrmoeWire *known = &machine->wires[i];
-    if (known->kind != wire->kind || known->from != wire->from ||
-        known->to != wire->to)
-      continue;
-    if (known->count <= maxMachineParts) known->count += wire->count;
-    addRate(&known->rate, &wire->rate);
-    return lrmoeSuccess;
-  }
   LRMOE_CHECK(GROW(machine->wires, machine->numWires, machine->maxWires));
   machine->wires[machine->numWires++] = *wire;
   return lrmoeSuccess;
@@ -124,10 +108,6 @@ lrmoeResult_t lrmoeMachineConnect(struct lrmoeMachine *machine,
 
 static lrmoeResult_t addNote(struct lrmoeMachine *machine, int32_t node,
                              const char *text) {
-  for (int32_t i = 0; i < machine->numNotes; i++)
-    if (machine->notes[i].node == node &&
-        strcmp(machine->notes[i].text, text) == 0)
-      return lrmoeSuccess;
   LRMOE_CHECK(GROW(machine->notes, machine->numNotes, machine->maxNotes));
   char *copy = NULL;
   size_t bytes = strlen(text) + 1;

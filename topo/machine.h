@@ -110,12 +110,12 @@ struct lrmoeNode lrmoeMachineNode(lrmoeNodeKind_t kind, int32_t parent);
 lrmoeResult_t lrmoeMachineAdd(struct lrmoeMachine *machine,
                               const struct lrmoeNode *node, int32_t *index);
 
-/* Adds one direction; what is there already between the two with that kind
- * grows by count and rate. */
+/* Adds one direction.  Wires of one kind between the same two are parallel;
+ * lrmoeMachineComplete makes them one. */
 lrmoeResult_t lrmoeMachineConnect(struct lrmoeMachine *machine,
                                   const struct lrmoeWire *wire);
 
-/* Adds a note, once: the same text about the same node is kept one time. */
+/* Adds a note. */
 lrmoeResult_t lrmoeMachineNote(struct lrmoeMachine *machine, int32_t node,
                                const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -133,8 +133,9 @@ int32_t lrmoeMachineFind(const struct lrmoeMachine *machine, int32_t host,
                          int64_t bus, int32_t partition);
 
 /* Puts a guess where a rate is 0 or cannot be meant, with a note: a bridge as
- * fast as what is below it, a device as its slot, and so on.  After it every
- * rate is positive. */
+ * fast as what is below it, a device as its slot, and so on.  Afterwards every
+ * rate but that of hosts and switches is positive, and wires are sorted by
+ * from, to and kind, without parallel ones.  Before lrmoeMachineJoin. */
 lrmoeResult_t lrmoeMachineComplete(struct lrmoeMachine *machine);
 
 /* Everything that the model relies on; lrmoeInvalidArgument names the first
