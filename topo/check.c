@@ -10,7 +10,8 @@
 enum {
   /* The most that any GPU has: 18 of Hopper and Blackwell, 36 of Rubin; an
    * MI250X has 8 xGMI links. */
-  maxLinksPerGpu = 36
+  maxLinksPerGpu = 36,
+  noPartition = -1 /* NUMA nodes beside bus addresses */
 };
 
 /* Rates that nothing comes near to today: a reading in wrong units. */
@@ -108,15 +109,18 @@ static lrmoeResult_t checkSorted(const struct lrmoeMachine *machine,
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t checkBuses(const struct lrmoeMachine *machine,
-                                const char *source) {
+static lrmoeResult_t checkIdentities(const struct lrmoeMachine *machine,
+                                     const char *source) {
   struct identity *all = NULL;
   int32_t count = 0;
   LRMOE_CHECK(LRMOE_ALLOCATE(machine->numNodes, &all));
   for (int32_t i = 0; i < machine->numNodes; i++) {
     const struct lrmoeNode *node = &machine->nodes[i];
-    if (node->bus == LRMOE_NO_BUS) continue;
-    all[count++] = (struct identity){node->host, node->partition, node->bus, i};
+    if (node->bus != LRMOE_NO_BUS)
+      all[count++] =
+          (struct identity){node->host, node->partition, node->bus, i};
+    else if (node->kind == lrmoeNodeNuma && node->index >= 0)
+      all[count++] = (struct identity){node->host, noPartition, node->index, i};
   }
   qsort(all, (size_t)count, sizeof *all, compareIdentities);
   lrmoeResult_t result = checkSorted(machine, source, all, count);
@@ -264,7 +268,7 @@ done:
 lrmoeResult_t lrmoeMachineCheck(const struct lrmoeMachine *machine,
                                 const char *source) {
   LRMOE_CHECK(checkDevices(machine, source));
-  LRMOE_CHECK(checkBuses(machine, source));
+  LRMOE_CHECK(checkIdentities(machine, source));
   LRMOE_CHECK(checkRates(machine, source));
   return checkWires(machine, source);
 }

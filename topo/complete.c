@@ -18,8 +18,8 @@ enum {
 static const int64_t defaultPciRate = 15753846153;
 /* Ten-gigabit Ethernet, as NCCL takes it. */
 static const int64_t defaultPortRate = 1250000000;
-/* Two or three QPI or UPI links, or two of AMD's between sockets. */
-static const int64_t defaultCpuRate = 32000000000;
+/* Of the processors that NCCL knows the middle. */
+static const int64_t defaultCpuRate = 10000000000;
 /* What a virtual bridge states: PCIe 1.0 x1. */
 static const int64_t virtualBridgeRate = 250000000;
 static const int64_t defaultWireRates[lrmoeNumWireKinds] = {
@@ -113,6 +113,7 @@ static lrmoeResult_t completeWires(struct lrmoeMachine *machine) {
     struct lrmoeWire *wire = &machine->wires[i];
     if (wire->rate.bytesPerSecond) continue;
     int64_t links = wire->count > 0 ? wire->count : 1;
+    if (links > maxBundle) links = maxBundle;
     wire->rate.bytesPerSecond = links * defaultWireRates[wire->kind];
     wire->rate.guessed = true;
     char name[lrmoeNameBytes];

@@ -87,6 +87,7 @@ lrmoeResult_t lrmoeMachineAdd(struct lrmoeMachine *machine,
   struct lrmoeNode *added = &machine->nodes[machine->numNodes];
   *added = *node;
   added->name[lrmoeNameBytes - 1] = '\0';
+  lrmoeBusPrint(node->bus, added->busText);
   if (node->kind == lrmoeNodeHost)
     added->host = machine->numNodes;
   else if (node->kind != lrmoeNodeSwitch)

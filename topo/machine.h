@@ -23,7 +23,8 @@
 #include <stdbool.h>
 
 enum {
-  lrmoeNameBytes = 64 /* longer names are cut */
+  lrmoeNameBytes = 64, /* longer names are cut */
+  lrmoeBusBytes = 20
 };
 
 /* 100 TB/s: what is above was read wrongly. */
@@ -47,18 +48,19 @@ struct lrmoeNode {
                      the caller's value counts for a switch only. */
   char name[lrmoeNameBytes]; /* as the source calls it, "" where it does not */
   int64_t bus;               /* bridge, gpu, nic: PCI address, LRMOE_NO_BUS */
-  struct lrmoeRate up;       /* link to the parent; of a port: the network */
-  int32_t index;             /* numa: OS index, -1 unknown; gpu: driver's
+  char busText[lrmoeBusBytes]; /* the same as text, set by lrmoeMachineAdd */
+  struct lrmoeRate up;         /* link to the parent; of a port: the network */
+  int32_t index;               /* numa: OS index, -1 unknown; gpu: driver's
                                 number, -1; port: port number, -1 */
-  int32_t partition;         /* gpu: part of a divided device, from 0 */
-  int32_t rank;              /* gpu: rank that the source gives it, -1 none;
+  int32_t partition;           /* gpu: part of a divided device, from 0 */
+  int32_t rank;                /* gpu: rank that the source gives it, -1 none;
                                 0 .. GPUs of the source - 1 */
-  int32_t arch;              /* gpu: 70 for sm_70; AMD: 0x90a for gfx90a; 0 */
-  int32_t numCores;          /* numa: cores that ranks may use, 0 unknown */
-  int32_t package;           /* numa: socket, -1 unknown */
-  uint64_t guid;             /* port: ports of one host with the same guid,
+  int32_t arch;                /* gpu: 70 for sm_70; AMD: 0x90a for gfx90a; 0 */
+  int32_t numCores;            /* numa: cores that ranks may use, 0 unknown */
+  int32_t package;             /* numa: socket, -1 unknown */
+  uint64_t guid;               /* port: ports of one host with the same guid,
                                 not 0, are one ASIC, whose PCI link they share */
-  uint64_t hostId;           /* host: hash of its identity, 0 unknown */
+  uint64_t hostId;             /* host: hash of its identity, 0 unknown */
 };
 
 enum lrmoeWireKind {
@@ -149,9 +151,6 @@ lrmoeResult_t lrmoeMachineCheck(const struct lrmoeMachine *machine,
  * digits of domain; LRMOE_NO_BUS if the text is no address. */
 int64_t lrmoeBusParse(const char *text);
 /* Writes it as dddd:bb:dd.f; room of lrmoeBusBytes. */
-enum {
-  lrmoeBusBytes = 20
-};
 void lrmoeBusPrint(int64_t bus, char *text);
 
 /* What a kind of link moves, by the documents of its maker, in bytes/s, one
@@ -159,5 +158,15 @@ void lrmoeBusPrint(int64_t bus, char *text);
 int64_t lrmoePciRate(int32_t tenthsOfGt, int32_t width);
 int64_t lrmoeNvlinkRate(int32_t arch); /* one NVLink of an sm_<arch> */
 int64_t lrmoeXgmiRate(int32_t arch);   /* one xGMI link of a gfx<arch> */
+
+/* A processor's share of the interconnect between NUMA nodes: experience more
+ * than documents, so always a guess.  cpuid's family and model as numbers. */
+struct lrmoeCpu {
+  const char *arch;   /* "x86_64", "arm64", "ppc64"; NULL unknown */
+  const char *vendor; /* "GenuineIntel", "AuthenticAMD"; NULL unknown */
+  int64_t family;
+  int64_t model;
+};
+int64_t lrmoeCpuRate(const struct lrmoeCpu *cpu);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 /* Hex digits up to a stop character, at most `max`; NULL if there are none. */
 static const char *parseHex(const char *text, int max, int64_t *value) {
@@ -83,4 +83,20 @@ int64_t lrmoeXgmiRate(int32_t arch) {
   default:
     return 0;
   }
+}
+
+static bool is(const char *text, const char *wanted) {
+  return text && strcmp(text, wanted) == 0;
+}
+
+/* The figures that NCCL works with (GB/s between two sockets). */
+int64_t lrmoeCpuRate(const struct lrmoeCpu *cpu) {
+  static const int64_t gb = 1000000000;
+  if (is(cpu->arch, "ppc64") || is(cpu->arch, "ppc64le")) return 32 * gb;
+  if (is(cpu->arch, "arm64") || is(cpu->arch, "aarch64")) return 6 * gb;
+  if (is(cpu->vendor, "AuthenticAMD")) return 16 * gb;
+  if (!is(cpu->vendor, "GenuineIntel") || cpu->family != 6) return 0;
+  if (cpu->model >= 173) return 40 * gb; /* Granite and Emerald Rapids */
+  if (cpu->model >= 143) return 22 * gb; /* Sapphire Rapids */
+  return cpu->model >= 85 ? 10 * gb : 6 * gb;
 }

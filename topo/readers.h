@@ -1,4 +1,4 @@
-/* The readers: each adds what its source describes to a machine.
+/* The readers: each adds what its source describes to an empty machine.
  *
  * `source` names the source in messages: a path, or "text".  On failure the
  * machine holds anything and is only to be freed.  Readers check what they
