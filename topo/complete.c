@@ -78,17 +78,37 @@ static lrmoeResult_t completeBridges(struct lrmoeMachine *machine) {
   return result;
 }
 
-/* A device that the source is silent about is as fast as its bridge. */
-static lrmoeResult_t completePci(struct lrmoeMachine *machine) {
+/* What the ports of each NIC move together, as far as it is stated. */
+static void sumPorts(const struct lrmoeMachine *machine, int64_t *sums) {
   for (int32_t i = 0; i < machine->numNodes; i++) {
-    struct lrmoeNode *node = &machine->nodes[i];
-    if (!isPci(node->kind) || node->up.bytesPerSecond) continue;
-    const struct lrmoeNode *parent = &machine->nodes[node->parent];
-    int64_t rate = parent->kind == lrmoeNodeBridge ? parent->up.bytesPerSecond
-                                                   : defaultPciRate;
-    LRMOE_CHECK(guess(machine, i, rate, "no link speed is stated"));
+    const struct lrmoeNode *node = &machine->nodes[i];
+    if (node->kind == lrmoeNodePort && sums[node->parent] <= LRMOE_MAX_RATE)
+      sums[node->parent] += node->up.bytesPerSecond;
   }
-  return lrmoeSuccess;
+}
+
+/* A device that the source is silent about is no bottleneck for its ports, or
+ * as fast as its bridge. */
+static lrmoeResult_t completeDevice(struct lrmoeMachine *machine, int32_t index,
+                                    int64_t portSum) {
+  const struct lrmoeNode *node = &machine->nodes[index];
+  if (!isPci(node->kind) || node->up.bytesPerSecond) return lrmoeSuccess;
+  const struct lrmoeNode *parent = &machine->nodes[node->parent];
+  int64_t rate = parent->kind == lrmoeNodeBridge ? parent->up.bytesPerSecond
+                                                 : defaultPciRate;
+  return guess(machine, index, portSum ? portSum : rate,
+               "no link speed is stated");
+}
+
+static lrmoeResult_t completePci(struct lrmoeMachine *machine) {
+  int64_t *sums = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(machine->numNodes, &sums));
+  sumPorts(machine, sums);
+  lrmoeResult_t result = lrmoeSuccess;
+  for (int32_t i = 0; i < machine->numNodes && !result; i++)
+    result = completeDevice(machine, i, sums[i]);
+  lrmoeFree(sums);
+  return result;
 }
 
 static lrmoeResult_t completeOthers(struct lrmoeMachine *machine) {

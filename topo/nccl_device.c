@@ -69,7 +69,8 @@ static int32_t parseSpeed(const char *text) {
   return 0;
 }
 
-/* Width 0 is what NCCL writes for an unknown one; it reads that as 16. */
+/* Width 0 is what NCCL writes for an unknown one; it reads that as 16.  The
+ * bridges of a template are invented. */
 lrmoeResult_t lrmoeNcclPciRate(struct lrmoeNccl *reader, const xmlNode *pci,
                                struct lrmoeRate *rate) {
   int64_t width = 0;
@@ -80,7 +81,7 @@ lrmoeResult_t lrmoeNcclPciRate(struct lrmoeNccl *reader, const xmlNode *pci,
       width > 0 && width <= 32 && ((width & (width - 1)) == 0 || width == 12);
   *rate = (struct lrmoeRate){
       .bytesPerSecond = lrmoePciRate(tenths, knownWidth ? (int32_t)width : 16),
-      .guessed = !knownWidth};
+      .guessed = !knownWidth || reader->kind == lrmoeNcclTemplate};
   if (text && *text && !tenths)
     return lrmoeMachineNote(reader->machine, -1,
                             "%s:%ld: link_speed=\"%.40s\" is no PCI speed",
@@ -187,11 +188,18 @@ static lrmoeResult_t readLatency(const struct lrmoeNccl *reader,
   return lrmoeSuccess;
 }
 
+/* A port without a name has its NIC's address. */
+static void namePort(struct lrmoeNode *port, const char *name,
+                     const struct lrmoeNode *nic) {
+  if (!name || !*name) name = nic->busText;
+  strncpy(port->name, name, lrmoeNameBytes - 1);
+}
+
 lrmoeResult_t lrmoeNcclAddPort(struct lrmoeNccl *reader, const xmlNode *net,
                                int32_t nic) {
   struct lrmoeNode port = lrmoeMachineNode(lrmoeNodePort, nic);
   const char *name = lrmoeXmlText(net, "name");
-  strncpy(port.name, name ? name : "", lrmoeNameBytes - 1);
+  namePort(&port, name, &reader->machine->nodes[nic]);
   port.guid = lrmoeNcclIdentity(lrmoeXmlText(net, "guid"));
   int64_t number = 0;
   LRMOE_CHECK(readInteger(reader, net, "port", INT32_MAX, &number));
@@ -223,6 +231,7 @@ lrmoeResult_t lrmoeNcclAddNic(struct lrmoeNccl *reader, const xmlNode *pci,
   }
   if (!numPorts && reader->kind == lrmoeNcclTemplate) {
     struct lrmoeNode port = lrmoeMachineNode(lrmoeNodePort, index);
+    namePort(&port, NULL, &reader->machine->nodes[index]);
     LRMOE_CHECK(lrmoeMachineAdd(reader->machine, &port, &index));
     numPorts = 1;
   }

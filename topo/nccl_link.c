@@ -120,15 +120,22 @@ static lrmoeResult_t addC2c(struct linker *linker, const xmlNode *element,
 }
 
 static lrmoeResult_t addToGpu(struct linker *linker, const xmlNode *element,
-                              int64_t bus, struct lrmoeWire *wire) {
-  const struct lrmoeNode *from = &linker->reader->machine->nodes[wire->from];
-  if (bus == from->bus) return noteLink(linker, element, "the GPU itself");
+                              struct lrmoeWire *wire) {
+  const char *target = lrmoeXmlText(element, "target");
+  int64_t bus = target ? lrmoeBusParse(target) : LRMOE_NO_BUS;
+  LRMOE_REQUIRE(bus != LRMOE_NO_BUS,
+                "%s:%ld: target=\"%.40s\" of <%s> is no PCI address",
+                linker->reader->source, xmlGetLineNo(element),
+                target ? target : "", (const char *)element->name);
+  if (bus == linker->reader->machine->nodes[wire->from].bus)
+    return noteLink(linker, element, "the GPU itself");
   wire->to = findGpu(linker, bus, 0);
   if (wire->to < 0)
     return noteLink(linker, element, "a GPU that is not in the file");
   return lrmoeMachineConnect(linker->reader->machine, wire);
 }
 
+/* A switch that a virtual machine hides has target fffffff:ff:ff.0. */
 static int32_t targetClass(const xmlNode *element) {
   const char *text = lrmoeXmlText(element, "tclass");
   return text ? (int32_t)(strtoul(text, NULL, 16) & 0xffffff) : 0;
@@ -144,21 +151,17 @@ static lrmoeResult_t addLink(struct linker *linker, const xmlNode *element,
   int64_t one = isXgmi ? lrmoeXgmiRate(arch) : lrmoeNvlinkRate(arch);
   wire.kind = isXgmi ? lrmoeWireXgmi : lrmoeWireNvlink;
   wire.rate.bytesPerSecond = one * wire.count;
-  const char *target = lrmoeXmlText(element, "target");
-  int64_t bus = target ? lrmoeBusParse(target) : LRMOE_NO_BUS;
-  LRMOE_REQUIRE(bus != LRMOE_NO_BUS,
-                "%s:%ld: target=\"%.40s\" of <%s> is no PCI address",
-                linker->reader->source, xmlGetLineNo(element),
-                target ? target : "", (const char *)element->name);
   int32_t pciClass = targetClass(element);
+  if (pciClass == classSwitch) {
+    LRMOE_CHECK(findSwitch(linker, &wire.to));
+    return connectBoth(linker->reader->machine, wire);
+  }
   if (pciClass == classProcessor) {
     wire.kind = lrmoeWireC2c;
     wire.to = linker->cpu;
     return connectBoth(linker->reader->machine, wire);
   }
-  if (pciClass != classSwitch) return addToGpu(linker, element, bus, &wire);
-  LRMOE_CHECK(findSwitch(linker, &wire.to));
-  return connectBoth(linker->reader->machine, wire);
+  return addToGpu(linker, element, &wire);
 }
 
 /* The node of a gpu element: by address and part, as it was added. */

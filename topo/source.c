@@ -86,6 +86,14 @@ static bool isSpace(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+/* A document type may have declarations in brackets. */
+static const char *pastDoctype(struct span span) {
+  struct span head = {span.at, past(span, ">")};
+  if (memchr(head.at, '[', (size_t)(head.end - head.at)))
+    span.at = past(span, "]");
+  return past(span, ">");
+}
+
 /* To the first element: over a byte order mark, space, comments, the XML
  * declaration and a document type. */
 static struct span skipProlog(struct span span) {
@@ -98,7 +106,7 @@ static struct span skipProlog(struct span span) {
     else if (startsWith(span, "<?"))
       span.at = past(span, "?>");
     else if (startsWith(span, "<!DOCTYPE"))
-      span.at = past(span, ">");
+      span.at = pastDoctype(span);
     else
       return span;
   }
