@@ -20,8 +20,8 @@ static const int64_t defaultPciRate = 15753846153;
 static const int64_t defaultPortRate = 1250000000;
 /* Of the processors that NCCL knows the middle. */
 static const int64_t defaultCpuRate = 10000000000;
-/* What a virtual bridge states: PCIe 1.0 x1. */
-static const int64_t virtualBridgeRate = 250000000;
+/* What virtual bridges and NICs in a chip set state: PCIe 1.0 x1. */
+static const int64_t virtualRate = 250000000;
 static const int64_t defaultWireRates[lrmoeNumWireKinds] = {
     25000000000, 46000000000, 200000000000, 31507692307, 32000000000};
 
@@ -57,7 +57,7 @@ static lrmoeResult_t completeBridge(struct lrmoeMachine *machine, int32_t index,
   int64_t stated = node->up.bytesPerSecond;
   if (!stated && fastest)
     return guess(machine, index, fastest, "no link speed is stated");
-  if (stated && stated <= virtualBridgeRate && fastest > stated)
+  if (stated && stated <= virtualRate && fastest > stated)
     return guess(machine, index, fastest,
                  "a link slower than what is below it, as virtual bridges "
                  "state it");
@@ -92,7 +92,12 @@ static void sumPorts(const struct lrmoeMachine *machine, int64_t *sums) {
 static lrmoeResult_t completeDevice(struct lrmoeMachine *machine, int32_t index,
                                     int64_t portSum) {
   const struct lrmoeNode *node = &machine->nodes[index];
-  if (!isPci(node->kind) || node->up.bytesPerSecond) return lrmoeSuccess;
+  int64_t stated = node->up.bytesPerSecond;
+  if (stated && stated <= virtualRate && portSum > stated)
+    return guess(machine, index, portSum,
+                 "a link slower than its ports, as virtual and built-in NICs "
+                 "state it");
+  if (!isPci(node->kind) || stated) return lrmoeSuccess;
   const struct lrmoeNode *parent = &machine->nodes[node->parent];
   int64_t rate = parent->kind == lrmoeNodeBridge ? parent->up.bytesPerSecond
                                                  : defaultPciRate;
