@@ -14,20 +14,12 @@
 #include <stdlib.h>
 
 static struct oracleCase floatCase(void) {
-  struct oracleCase c = {.seed = 21,
-                         .numRanks = 3,
-                         .numTokens = {9, 6, 11},
-                         .numExperts = 6,
-                         .topk = 3,
-                         .hidden = 32,
-                         .ffn = 16,
-                         .type = lrmoeFloat32,
-                         .activation = lrmoeSwiglu,
-                         .retainPpm = 500000,
-                         .hotExpert = -1,
-                         .unusedExpert = -1,
-                         .noneShare = 0.2};
-  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  struct oracleCase c = oraclePlainCase();
+  c.hidden = 32;
+  c.ffn = 16;
+  c.type = lrmoeFloat32;
+  c.retainPpm = 500000;
+  c.noneShare = 0.2;
   return c;
 }
 

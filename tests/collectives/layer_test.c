@@ -32,24 +32,6 @@ START_TEST(randomCases) {
 }
 END_TEST
 
-/* A case that the named ones change. */
-static struct oracleCase plainCase(void) {
-  struct oracleCase c = {.seed = 11,
-                         .numRanks = 3,
-                         .numTokens = {17, 9, 12},
-                         .numExperts = 7,
-                         .topk = 3,
-                         .hidden = 40,
-                         .ffn = 24,
-                         .type = lrmoeBfloat16,
-                         .activation = lrmoeSwiglu,
-                         .retainPpm = 700000,
-                         .hotExpert = -1,
-                         .unusedExpert = -1};
-  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
-  return c;
-}
-
 /* Runs the case over every wire, staged and fused, both ways of selection. */
 static void runEveryWay(struct oracleCase c) {
   static const char *const gatherRanks[] = {"1", "64"};
@@ -62,12 +44,12 @@ static void runEveryWay(struct oracleCase c) {
 }
 
 START_TEST(plain) {
-  runEveryWay(plainCase());
+  runEveryWay(oraclePlainCase());
 }
 END_TEST
 
 START_TEST(replicas) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.numSlots = 2;
   for (uint64_t seed = 50; seed < 56; seed++) {
     c.seed = seed;
@@ -77,7 +59,7 @@ START_TEST(replicas) {
 END_TEST
 
 START_TEST(replicasWithoutSavedState) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.numSlots = 2;
   c.savedState = lrmoeSavedNone;
   for (uint64_t seed = 60; seed < 63; seed++) {
@@ -88,14 +70,14 @@ START_TEST(replicasWithoutSavedState) {
 END_TEST
 
 START_TEST(savedStateNone) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.savedState = lrmoeSavedNone;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(exactRouterGradients) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   for (int i = 0; i < 8; i++) {
     c.routerGrad = i % 2 ? lrmoeRouterGradOwner : lrmoeRouterGradExecutor;
     c.convention = (lrmoeWeightConvention_t)(i / 2 % 2);
@@ -107,21 +89,21 @@ START_TEST(exactRouterGradients) {
 END_TEST
 
 START_TEST(weightBeforeFc2) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.convention = lrmoeWeightPre;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(oneRank) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.numRanks = 1;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(nineRanks) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.numRanks = 9;
   for (int r = 0; r < 9; r++)
     c.numTokens[r] = 5 + r;
@@ -130,14 +112,14 @@ START_TEST(nineRanks) {
 END_TEST
 
 START_TEST(rankWithoutTokens) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.numTokens[1] = 0;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(noTokensAtAll) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   for (int r = 0; r < c.numRanks; r++)
     c.numTokens[r] = 0;
   runEveryWay(c);
@@ -145,14 +127,14 @@ START_TEST(noTokensAtAll) {
 END_TEST
 
 START_TEST(expertWithoutTokens) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.unusedExpert = 2;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(rankWithoutExperts) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.numRanks = 5;
   c.numTokens[3] = 4;
   c.numTokens[4] = 6;
@@ -162,7 +144,7 @@ START_TEST(rankWithoutExperts) {
 END_TEST
 
 START_TEST(allToOneExpert) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.hotExpert = 4;
   c.topk = 1;
   runEveryWay(c);
@@ -170,63 +152,63 @@ START_TEST(allToOneExpert) {
 END_TEST
 
 START_TEST(hotExpertInEveryToken) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.hotExpert = 0;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(topOne) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.topk = 1;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(topAll) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.topk = c.numExperts;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(manyUnroutedSlots) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.noneShare = 0.8;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(keepNothing) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.retainPpm = 0;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(keepEverything) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.retainPpm = 1000000;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(allScoresEqual) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.equalScores = 1;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(nonFiniteFewerThanQuota) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.numPoison = 2;
   runEveryWay(c);
 }
 END_TEST
 
 START_TEST(nonFiniteMoreThanQuota) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.numPoison = 16;
   c.retainPpm = 300000;
   c.backward.wire = lrmoeWireDedup;
@@ -238,7 +220,7 @@ START_TEST(nonFiniteMoreThanQuota) {
 END_TEST
 
 START_TEST(everyMetricAndScope) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.backward.seed = 99;
   for (int metric = lrmoeMetricLrm; metric <= lrmoeMetricAll; metric++) {
     for (int scope = lrmoeScopeExpert; scope <= lrmoeScopeInstance; scope++) {
@@ -253,7 +235,7 @@ END_TEST
 START_TEST(everyTypeAndActivation) {
   static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
                                           lrmoeFloat32};
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   for (int i = 0; i < 6; i++) {
     c.type = types[i % 3];
     c.activation = (lrmoeActivation_t)(i / 3);
@@ -263,7 +245,7 @@ START_TEST(everyTypeAndActivation) {
 END_TEST
 
 START_TEST(homesNotContiguous) {
-  struct oracleCase c = plainCase();
+  struct oracleCase c = oraclePlainCase();
   c.isHomesMixed = 1;
   runEveryWay(c);
 }

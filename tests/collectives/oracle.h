@@ -95,6 +95,9 @@ void oracleSelect(int64_t numPairs, const uint32_t *keys, int64_t quota,
 /* Uniform in [0, 1), from (seed, stream, index). */
 double oracleUniform(uint64_t seed, uint64_t stream, uint64_t index);
 
+/* A case that named ones change: three ranks, seven experts, top-3, bf16. */
+struct oracleCase oraclePlainCase(void);
+
 /* A random case of small shape, on 1 to 9 ranks. */
 struct oracleCase oracleRandomCase(uint64_t seed);
 

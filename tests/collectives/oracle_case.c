@@ -1,5 +1,22 @@
-/* Random cases: see oracle.h. */
+/* Cases: see oracle.h. */
 #include "oracle.h"
+
+struct oracleCase oraclePlainCase(void) {
+  struct oracleCase c = {.seed = 11,
+                         .numRanks = 3,
+                         .numTokens = {17, 9, 12},
+                         .numExperts = 7,
+                         .topk = 3,
+                         .hidden = 40,
+                         .ffn = 24,
+                         .type = lrmoeBfloat16,
+                         .activation = lrmoeSwiglu,
+                         .retainPpm = 700000,
+                         .hotExpert = -1,
+                         .unusedExpert = -1};
+  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  return c;
+}
 
 int64_t oraclePick(uint64_t seed, uint64_t stream, int64_t low, int64_t high) {
   return low +

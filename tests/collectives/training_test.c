@@ -13,20 +13,10 @@
 #include <stdlib.h>
 
 static struct oracleCase trainingCase(void) {
-  struct oracleCase c = {.seed = 31,
-                         .numRanks = 3,
-                         .numTokens = {13, 8, 17},
-                         .numExperts = 5,
-                         .topk = 2,
-                         .hidden = 32,
-                         .ffn = 16,
-                         .type = lrmoeBfloat16,
-                         .activation = lrmoeSwiglu,
-                         .retainPpm = 700000,
-                         .hotExpert = -1,
-                         .unusedExpert = -1,
-                         .numSlots = 2};
-  c.backward = (lrmoeBackwardConfig_t)LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  struct oracleCase c = oraclePlainCase();
+  c.hidden = 32;
+  c.ffn = 16;
+  c.numSlots = 2;
   return c;
 }
 
