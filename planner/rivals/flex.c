@@ -4,21 +4,25 @@
  * It begins with the replicas of the previous plan.  In each round the expert
  * with most load per instance expands to the rank with the least load; where
  * no slot is free for it, the replica of the expert with least load per
- * instance shrinks first.  A round that does not lower the peak is undone and
- * ends the search, as does a fixed number of rounds.  Instances of an expert
- * share its load evenly.
+ * instance shrinks first.  If that does not lower the peak it is undone, and
+ * the next hottest is tried.  A round in which none of them helps ends the
+ * search, as does a fixed number of rounds.  Instances of an expert share its
+ * load evenly.
  *
  * Departures: FlexMoE weighs a change by a cost model of compute, rows and
- * synchronisation; here a lower peak is what counts.  Homes stay (there the
- * last instance may be anywhere), and its migrations, which bring copies of
- * one expert closer together, are left out. */
+ * synchronisation, and tries the hottest expert only; here a lower peak is
+ * what counts, and as a rank may be the fullest without the hottest expert,
+ * others are tried too, to FlexMoE's advantage.  Homes stay (there the last
+ * instance may be anywhere), and its migrations, which bring copies of one
+ * expert closer together, are left out. */
 #include "planner/rivals/pack.h"
 #include "planner/rivals/rivals.h"
 
 #include <string.h>
 
 enum {
-  maxRounds = 10
+  maxRounds = 10,
+  maxTries = 16 /* experts in one round */
 };
 
 /* loads of ranks where instances share evenly; keys: load per instance. */
@@ -52,22 +56,12 @@ static void takePrevious(struct lrmoeLayout *layout) {
     }
 }
 
-static int32_t hottest(const struct lrmoeLayout *layout) {
-  int32_t chosen = -1;
-  for (int32_t e = 0; e < layout->numExperts; e++)
-    if (layout->counts[e] < layout->numRanks &&
-        (chosen < 0 || layout->keys[e] > layout->keys[chosen]))
-      chosen = e;
-  return chosen;
-}
-
-/* The rank with the least load that has no instance of e, and a free slot if
- * that is asked for; -1 if there is none. */
-static int32_t lightest(const struct lrmoeLayout *layout, int32_t e,
-                        int needsRoom) {
+/* The rank with the least load that has a free slot and no instance of e; -1 if
+ * there is none. */
+static int32_t lightest(const struct lrmoeLayout *layout, int32_t e) {
   int32_t chosen = -1;
   for (int32_t g = 0; g < layout->numRanks; g++)
-    if ((!needsRoom || lrmoeLayoutRoom(layout, g)) &&
+    if (lrmoeLayoutRoom(layout, g) &&
         (chosen < 0 || layout->loads[g] < layout->loads[chosen]) &&
         !lrmoeLayoutHasExpert(layout, g, e))
       chosen = g;
@@ -96,11 +90,10 @@ static int32_t shrink(struct lrmoeLayout *layout, int32_t e) {
   return rank;
 }
 
-/* One round; 0 if nothing can change. */
-static int expand(struct lrmoeLayout *layout) {
-  int32_t e = hottest(layout);
-  if (e < 0) return 0;
-  int32_t rank = lightest(layout, e, 1);
+/* Whether expert e can have one more instance, which it then has. */
+static int expand(struct lrmoeLayout *layout, int32_t e) {
+  if (layout->counts[e] == layout->numRanks) return 0;
+  int32_t rank = lightest(layout, e);
   if (rank < 0) rank = shrink(layout, e);
   if (rank < 0) return 0;
   lrmoeLayoutAdd(layout, rank, e, 0);
@@ -121,20 +114,26 @@ static void restore(const struct lrmoeLayout *layout) {
          (size_t)layout->numRanks * sizeof *layout->used);
 }
 
+/* One round: the first change that lowers the peak; else none, and 0. */
+static int improve(struct lrmoeLayout *layout) {
+  int64_t peak = lrmoePackPeak(layout);
+  lrmoeSortDescending(layout->order, layout->keys, layout->numExperts);
+  save(layout);
+  for (int32_t k = 0; k < layout->numExperts && k < maxTries; k++) {
+    if (!expand(layout, layout->order[k])) continue;
+    weigh(layout);
+    if (lrmoePackPeak(layout) < peak) return 1;
+    restore(layout);
+    weigh(layout);
+  }
+  return 0;
+}
+
 void lrmoeRivalFlex(struct lrmoeLayout *layout) {
+  int round = 0;
   takePrevious(layout);
   weigh(layout);
-  int64_t peak = lrmoePackPeak(layout);
-  for (int round = 0; round < maxRounds; round++) {
-    save(layout);
-    if (!expand(layout)) break;
-    weigh(layout);
-    int64_t next = lrmoePackPeak(layout);
-    if (next >= peak) {
-      restore(layout);
-      break;
-    }
-    peak = next;
-  }
+  while (round < maxRounds && improve(layout))
+    round++;
   lrmoeLayoutSplitEven(layout);
 }
