@@ -117,24 +117,54 @@ static void placeStaying(const struct lrmoeStep *step,
   }
 }
 
-/* Places the others: pass 0 on the source's own instance, pass 1 anywhere. */
+/* How far from its source a pair goes, by passes. */
+enum reach {
+  ownRank,
+  ownDomain, /* joined by NVLink, xGMI or memory */
+  ownHost,
+  anyRank,
+  numReaches
+};
+
+static int isWithin(const struct lrmoePlanner *planner, enum reach reach,
+                    int32_t source, int32_t rank) {
+  switch (reach) {
+  case ownRank:
+    return rank == source;
+  case ownDomain:
+    return planner->domains[rank] == planner->domains[source];
+  case ownHost:
+    return planner->hosts[rank] == planner->hosts[source];
+  default:
+    return 1;
+  }
+}
+
+/* The first instance within reach of the source that has room from `i` on. */
+static int32_t nextInstance(const struct lrmoeStep *step,
+                            const struct expertShare *share, enum reach reach,
+                            int32_t source, int32_t i) {
+  const int32_t *ranks = step->plan->instanceRanks + share->first;
+  while (i < share->count &&
+         (!share->room[i] ||
+          !isWithin(step->layer->planner, reach, source, ranks[i])))
+    i++;
+  return i;
+}
+
+/* Places what is within reach of those that do not stay. */
 static void placeMoving(const struct lrmoeStep *step,
                         const struct lrmoeMoves *moves,
-                        const struct expertShare *share, int pass) {
-  const int32_t *ranks = step->plan->instanceRanks + share->first;
+                        const struct expertShare *share, enum reach reach) {
   int64_t q = 0;
   for (int32_t s = 0; s < step->plan->numRanks; s++) {
-    int32_t near = 0;
-    while (!pass && near < share->count && ranks[near] != s)
-      near++;
+    int32_t i = nextInstance(step, share, reach, s, 0);
     int64_t end =
         q + step->demand[(int64_t)s * step->plan->numExperts + moves->expert];
     for (; q < end; q++) {
       if (moves->work[q] != notPlaced) continue;
-      int32_t i = near;
-      while (pass && i < share->count && !share->room[i])
-        i++;
-      if (i == share->count || !share->room[i]) continue;
+      i = nextInstance(step, share, reach, s, i);
+      if (i == share->count) continue;
       moves->work[q] = i;
       share->room[i]--;
     }
@@ -188,8 +218,8 @@ lrmoeResult_t lrmoeRerouteMoves(struct lrmoeStep *step,
   share.room = share.stays + share.count;
   countShares(step, moves, &share);
   placeStaying(step, moves, &share);
-  placeMoving(step, moves, &share, 0);
-  placeMoving(step, moves, &share, 1);
+  for (int reach = ownRank; reach < numReaches; reach++)
+    placeMoving(step, moves, &share, (enum reach)reach);
   int64_t left = 0;
   for (int32_t i = 0; i < share.count; i++)
     left += share.room[i];

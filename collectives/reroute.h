@@ -3,8 +3,9 @@
  *
  * Totals are the plan's X exactly.  A pair stays where its forward ran while
  * that instance's share lasts, in ascending pair id; the others move: first to
- * an instance on their own source, then to the first instance with room.  All
- * of it follows from kept flags, which every rank has for the experts that have
+ * an instance on their own source, then within its NVLink domain, then on its
+ * host, then anywhere; of those equally near to the first with room.  All of
+ * it follows from kept flags, which every rank has for the experts that have
  * replicas, so nobody is told. */
 #ifndef LRMOE_COLLECTIVES_REROUTE_H
 #define LRMOE_COLLECTIVES_REROUTE_H
