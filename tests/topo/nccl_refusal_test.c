@@ -146,6 +146,9 @@ static const struct refusal refusals[] = {
      "numaid=\"-2\" of <cpu>"},
     {SYSTEM(CPU("0", GPU("0000:01:00.0", "0", "")) CPU("0", "")),
      lrmoeInvalidArgument, "NUMA node 0 is there twice"},
+    {SYSTEM(CPU("0", PCI("0000:01:00.0", "0x060400", "16 GT/s", "16",
+                         "<gpu dev=\"0\"/>" GPU("0000:02:00.0", "0", "")))),
+     lrmoeInvalidArgument, "a <pci> with a <gpu> and with a <pci>"},
     {SYSTEM(CPU("0", GPU("nowhere", "0", ""))), lrmoeInvalidArgument,
      "busid=\"nowhere\" of <pci>"},
     {SYSTEM(
