@@ -10,6 +10,7 @@
 
 #include <libxml/parser.h>
 #include <libxml/tree.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,31 @@ START_TEST(refusedFile) {
 }
 END_TEST
 
+static int isListed(const char *file) {
+  for (int i = 0; i < numMachines; i++)
+    if (strcmp(machines[i].file, file) == 0) return 1;
+  for (int i = 0; i < numRefusals; i++)
+    if (strcmp(refusals[i].file, file) == 0) return 1;
+  return 0;
+}
+
+START_TEST(everyFileHasALine) {
+  char folder[4000];
+  ck_assert(recordedFolder("nccl", folder, sizeof folder));
+  DIR *directory = opendir(folder);
+  if (!directory) {
+    printf("skipped: %s (LRMOE_SHARED_DATA)\n", folder);
+    return;
+  }
+  for (struct dirent *entry; (entry = readdir(directory));) {
+    const char *end = strrchr(entry->d_name, '.');
+    if (end && strcmp(end, ".xml") == 0)
+      ck_assert_msg(isListed(entry->d_name), "%s has no line", entry->d_name);
+  }
+  closedir(directory);
+}
+END_TEST
+
 /* DGX-1 with V100: a hybrid cube mesh of NVLinks 2, six per GPU, 25 GB/s each;
  * the table of its makers gives the links of every two. */
 enum {
@@ -264,6 +290,7 @@ int main(void) {
   tcase_set_timeout(tcase, 60);
   tcase_add_loop_test(tcase, recordedMachine, 0, numMachines);
   tcase_add_loop_test(tcase, refusedFile, 0, numRefusals);
+  tcase_add_test(tcase, everyFileHasALine);
   tcase_add_test(tcase, cubeMesh);
   suite_add_tcase(suite, tcase);
   return suiteRun(suite);
