@@ -8,9 +8,8 @@
  * documents do not give: NCCL's figure for such CPUs. */
 #include "topo/recorded.h"
 
-#include <libxml/parser.h>
-#include <libxml/tree.h>
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
