@@ -241,7 +241,9 @@ typedef enum {
 
 typedef struct {
   lrmoeLinkClass_t linkClass;
-  int32_t guessed; /* 1: a default is in it, neither stated nor measured */
+  /* 1: bytesPerSecond is a default, or has one in it, neither stated by the
+   * source nor measured.  Latency is a default unless there is a profile. */
+  int32_t guessed;
   int64_t latencyNs;
   int64_t bytesPerSecond; /* of one transfer that has the path to itself */
 } lrmoeLink_t;

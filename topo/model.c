@@ -137,6 +137,20 @@ static lrmoeResult_t chooseOrder(struct lrmoeTopology *topology,
                           ranked, devices->count);
 }
 
+static lrmoeResult_t noteIdleHosts(struct lrmoeTopology *topology) {
+  bool *busy = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(topology->numHosts, &busy));
+  for (int32_t rank = 0; rank < topology->numRanks; rank++)
+    busy[topology->places[rank].host] = true;
+  lrmoeResult_t result = lrmoeSuccess;
+  for (int32_t host = 0; host < topology->numHosts && !result; host++)
+    if (!busy[host])
+      result = lrmoeMachineNote(&topology->machine, -1, "host %d gets no rank",
+                                host);
+  lrmoeFree(busy);
+  return result;
+}
+
 static lrmoeResult_t place(struct lrmoeTopology *topology,
                            const struct lrmoeModelConfig *config,
                            struct devices *devices) {
@@ -148,7 +162,8 @@ static lrmoeResult_t place(struct lrmoeTopology *topology,
   LRMOE_CHECK(chooseOrder(topology, devices, ranked, &order));
   sortDevices(topology, devices, order);
   if (devices->isGpu) topology->self = gpuMemory;
-  return fillPlaces(topology, devices);
+  LRMOE_CHECK(fillPlaces(topology, devices));
+  return noteIdleHosts(topology);
 }
 
 lrmoeResult_t lrmoeModelPlace(struct lrmoeTopology *topology,

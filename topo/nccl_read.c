@@ -168,6 +168,9 @@ static lrmoeResult_t addDivided(struct lrmoeNccl *reader,
 
 static lrmoeResult_t addGpus(struct lrmoeNccl *reader,
                              struct lrmoeNcclGpu *gpu) {
+  LRMOE_REQUIRE(!countChildren(gpu->pci, "pci"),
+                "%s:%ld: a <pci> with a <gpu> and with a <pci>", reader->source,
+                xmlGetLineNo(gpu->pci));
   if (countChildren(gpu->pci, "gpu") > 1) return addDivided(reader, gpu);
   for (xmlNode *child = lrmoeXmlFirst(gpu->pci); child;
        child = lrmoeXmlNext(child))

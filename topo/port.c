@@ -45,6 +45,9 @@ struct chooser {
   struct item *devices;
   int32_t *best;    /* best ports of the host's devices, one after another */
   int64_t *offsets; /* [devices of the host + 1] into best */
+  int64_t *starts;  /* [numDevices] into topology->ports */
+  int64_t numChosen;
+  int64_t maxChosen; /* room of topology->ports */
   int32_t numPorts;
   int32_t numDevices;
 };
@@ -225,12 +228,26 @@ static bool sameBest(const struct chooser *chooser, int32_t a, int32_t b) {
                 (size_t)length * sizeof *chooser->best) == 0;
 }
 
+static lrmoeResult_t growChosen(struct chooser *chooser, int64_t more) {
+  int64_t wanted = chooser->numChosen + more;
+  if (wanted <= chooser->maxChosen) return lrmoeSuccess;
+  int32_t *larger = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(2 * wanted, &larger));
+  if (chooser->numChosen)
+    memcpy(larger, chooser->topology->ports,
+           (size_t)chooser->numChosen * sizeof *larger);
+  lrmoeFree(chooser->topology->ports);
+  chooser->topology->ports = larger;
+  chooser->maxChosen = 2 * wanted;
+  return lrmoeSuccess;
+}
+
 /* The i-th of `sharers` devices with the same `length` ports has every
  * sharers-th port from the i-th on, or one if there are fewer. */
-static void assign(struct chooser *chooser, int32_t local, int32_t device,
-                   int32_t numLocal, int32_t *at) {
+static lrmoeResult_t assign(struct chooser *chooser, int32_t local,
+                            struct range devices) {
   int32_t turn = 0, sharers = 0;
-  for (int32_t i = 0; i < numLocal; i++) {
+  for (int32_t i = 0; i < devices.end - devices.first; i++) {
     if (!sameBest(chooser, i, local)) continue;
     turn += i < local;
     sharers++;
@@ -238,16 +255,29 @@ static void assign(struct chooser *chooser, int32_t local, int32_t device,
   const int32_t *best = chooser->best + chooser->offsets[local];
   int32_t length =
       (int32_t)(chooser->offsets[local + 1] - chooser->offsets[local]);
+  LRMOE_CHECK(growChosen(chooser, length));
+  int32_t *ports = chooser->topology->ports;
+  chooser->starts[devices.first + local] = chooser->numChosen;
+  if (length) ports[chooser->numChosen++] = best[turn % length];
+  for (int32_t i = turn + sharers; i < length; i += sharers)
+    ports[chooser->numChosen++] = best[i];
+  return lrmoeSuccess;
+}
+
+/* Once the array has its place: all ranks of a device have its ports. */
+static void fillPlaces(const struct chooser *chooser) {
   struct lrmoeTopology *topology = chooser->topology;
-  int32_t first = topology->firstRanks[device], begin = *at;
-  if (length) {
-    topology->ports[(*at)++] = best[turn % length];
-    for (int32_t i = turn + sharers; i < length; i += sharers)
-      topology->ports[(*at)++] = best[i];
-  }
-  for (int32_t i = 0; i < topology->rankCounts[device]; i++) {
-    topology->places[first + i].ports = topology->ports + begin;
-    topology->places[first + i].numPorts = *at - begin;
+  for (int32_t i = 0; i < chooser->numDevices; i++) {
+    int64_t end = i + 1 < chooser->numDevices ? chooser->starts[i + 1]
+                                              : chooser->numChosen;
+    int32_t device = chooser->devices[i].node;
+    for (int32_t j = 0; j < topology->rankCounts[device]; j++) {
+      struct lrmoePlace *place =
+          &topology->places[topology->firstRanks[device] + j];
+      place->numPorts = (int32_t)(end - chooser->starts[i]);
+      place->ports =
+          place->numPorts ? topology->ports + chooser->starts[i] : NULL;
+    }
   }
 }
 
@@ -269,8 +299,7 @@ static lrmoeResult_t reserve(struct chooser *chooser, struct range devices,
 }
 
 static lrmoeResult_t chooseForHost(struct chooser *chooser,
-                                   struct range devices, struct range ports,
-                                   int32_t *at) {
+                                   struct range devices, struct range ports) {
   LRMOE_CHECK(reserve(chooser, devices, ports));
   int32_t numLocal = devices.end - devices.first;
   for (int32_t i = 0; i < numLocal; i++)
@@ -278,22 +307,21 @@ static lrmoeResult_t chooseForHost(struct chooser *chooser,
         appendBest(chooser, chooser->devices[devices.first + i].node, ports,
                    chooser->offsets[i]);
   for (int32_t i = 0; i < numLocal; i++)
-    assign(chooser, i, chooser->devices[devices.first + i].node, numLocal, at);
+    LRMOE_CHECK(assign(chooser, i, devices));
   return lrmoeSuccess;
 }
 
 static lrmoeResult_t chooseAll(struct chooser *chooser) {
   struct lrmoeTopology *topology = chooser->topology;
   LRMOE_CHECK(listItems(chooser));
-  LRMOE_CHECK(LRMOE_ALLOCATE((int64_t)chooser->numPorts + chooser->numDevices,
-                             &topology->ports));
-  int32_t at = 0;
+  LRMOE_CHECK(LRMOE_ALLOCATE(chooser->numDevices, &chooser->starts));
   struct range devices = {0, 0}, ports = {0, 0};
   for (int32_t host = 0; host < topology->numHosts; host++) {
     devices = rangeOf(chooser->devices, chooser->numDevices, devices.end, host);
     ports = rangeOf(chooser->ports, chooser->numPorts, ports.end, host);
-    LRMOE_CHECK(chooseForHost(chooser, devices, ports, &at));
+    LRMOE_CHECK(chooseForHost(chooser, devices, ports));
   }
+  fillPlaces(chooser);
   return lrmoeSuccess;
 }
 
@@ -305,6 +333,7 @@ lrmoeResult_t lrmoeModelPorts(struct lrmoeTopology *topology) {
   lrmoeFree(chooser.devices);
   lrmoeFree(chooser.best);
   lrmoeFree(chooser.offsets);
+  lrmoeFree(chooser.starts);
   if (result == lrmoeSuccess) result = lrmoeModelReach(topology);
   return result;
 }

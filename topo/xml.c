@@ -7,8 +7,12 @@
 
 #include <errno.h>
 #include <libxml/parser.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Starting libxml2 is not safe in two threads at once. */
+static pthread_once_t started = PTHREAD_ONCE_INIT;
 
 static void stopAtDoctype(void *context, const xmlChar *name,
                           const xmlChar *externalId, const xmlChar *systemId) {
@@ -34,7 +38,7 @@ static lrmoeResult_t failParsed(const char *source, xmlParserCtxtPtr parser) {
                     text);
 }
 
-/* Recursion is bounded by the caller's check of depth before it. */
+/* libxml2 has its own bound, so that this recursion has one too. */
 static const xmlNode *tooDeep(const xmlNode *element, int depth) {
   const xmlNode *found = depth > lrmoeMaxXmlDepth ? element : NULL;
   for (const xmlNode *child = lrmoeXmlFirst(element); child && !found;
@@ -85,6 +89,7 @@ lrmoeResult_t lrmoeXmlParse(const char *source, const char *text, size_t bytes,
                             xmlDocPtr *document) {
   LRMOE_REQUIRE(bytes > 0 && bytes <= lrmoeMaxXmlBytes,
                 "%s: %zu B of XML, not 1..%d", source, bytes, lrmoeMaxXmlBytes);
+  pthread_once(&started, xmlInitParser);
   xmlParserCtxtPtr parser = xmlNewParserCtxt();
   if (!parser)
     return LRMOE_FAIL(lrmoeOutOfMemory, "no memory for an XML parser");

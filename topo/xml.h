@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 enum {
-  lrmoeMaxXmlBytes = 1 << 26, /* a thousand hosts are 10 MB */
+  lrmoeMaxXmlBytes = 1 << 24, /* a thousand hosts are 10 MB */
   lrmoeMaxXmlDepth = 128
 };
 

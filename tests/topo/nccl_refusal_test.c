@@ -5,7 +5,9 @@
 #include "topo/open.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GEN4X16 31507692307
 #define GEN3X16 15753846153
@@ -146,6 +148,9 @@ static const struct refusal refusals[] = {
      "numaid=\"-2\" of <cpu>"},
     {SYSTEM(CPU("0", GPU("0000:01:00.0", "0", "")) CPU("0", "")),
      lrmoeInvalidArgument, "NUMA node 0 is there twice"},
+    {SYSTEM(CPU("0", PCI("0000:01:00.0", "0x060400", "16 GT/s", "16",
+                         "<gpu dev=\"0\"/>" GPU("0000:02:00.0", "0", "")))),
+     lrmoeInvalidArgument, "a <pci> with a <gpu> and with a <pci>"},
     {SYSTEM(CPU("0", GPU("nowhere", "0", ""))), lrmoeInvalidArgument,
      "busid=\"nowhere\" of <pci>"},
     {SYSTEM(
@@ -215,6 +220,31 @@ START_TEST(tooDeep) {
 }
 END_TEST
 
+/* More than a thousand hosts would need is refused before it is read. */
+START_TEST(tooLong) {
+  enum {
+    bytes = (1 << 24) + 1
+  };
+  char path[] = "/tmp/lrmoe_topo_XXXXXX";
+  lrmoeTopology_t t = NULL;
+  int descriptor = mkstemp(path);
+  ck_assert_int_ge(descriptor, 0);
+  ck_assert_int_eq(ftruncate(descriptor, bytes), 0);
+  close(descriptor);
+  ASSERT_RESULT(openFile(path, &t), lrmoeInvalidArgument);
+  ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "B long, not 1.."));
+  unlink(path);
+  char *text = malloc(bytes + 1);
+  ck_assert_ptr_nonnull(text);
+  memset(text, ' ', bytes);
+  memcpy(text, "<system", 7);
+  text[bytes] = '\0';
+  ASSERT_RESULT(openText(text, &t), lrmoeInvalidArgument);
+  ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "B of XML, not 1.."));
+  free(text);
+}
+END_TEST
+
 /* Ranks are a multiple of the GPUs, or refused (NVIDIA/nccl#1008). */
 START_TEST(ranksAndGpus) {
   const char *text = SYSTEM(
@@ -269,6 +299,7 @@ int main(void) {
   tcase_add_test(tcase, whatIsLeftOut);
   tcase_add_test(tcase, someRanksOnly);
   tcase_add_test(tcase, tooDeep);
+  tcase_add_test(tcase, tooLong);
   tcase_add_test(tcase, ranksAndGpus);
   tcase_add_test(tcase, allocationFaults);
   tcase_add_loop_test(tcase, refused, 0,

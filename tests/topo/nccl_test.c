@@ -3,6 +3,7 @@
 #include "topo/nccl_text.h"
 #include "topo/open.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 /* PCIe 4.0 x16: 16 GT/s, 16 lanes, 128 of 130 bits. */
@@ -204,6 +205,32 @@ START_TEST(severalHostsInOneFile) {
 }
 END_TEST
 
+/* Distinct topologies may be made at once. */
+static void *openOften(void *result) {
+  for (int i = 0; i < 20; i++) {
+    lrmoeTopology_t t = NULL;
+    *(lrmoeResult_t *)result =
+        openText(SYSTEM(CPU("0", GPU("0000:01:00.0", "0", "")
+                                     GPU("0000:02:00.0", "1", ""))),
+                 &t);
+    lrmoeTopologyDestroy(t);
+  }
+  return NULL;
+}
+
+START_TEST(severalThreads) {
+  pthread_t threads[4];
+  lrmoeResult_t results[4];
+  for (int i = 0; i < 4; i++)
+    ck_assert_int_eq(pthread_create(&threads[i], NULL, openOften, &results[i]),
+                     0);
+  for (int i = 0; i < 4; i++) {
+    ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    ck_assert_int_eq(results[i], lrmoeSuccess);
+  }
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("nccl");
   TCase *tcase = tcase_create("nccl");
@@ -217,6 +244,7 @@ int main(void) {
   tcase_add_test(tcase, dualPortNic);
   tcase_add_test(tcase, nicChoice);
   tcase_add_test(tcase, severalHostsInOneFile);
+  tcase_add_test(tcase, severalThreads);
   tcase_add_loop_test(tcase, pciSpeeds, 0, 7);
   suite_add_tcase(suite, tcase);
   return suiteRun(suite);

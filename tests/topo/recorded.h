@@ -26,7 +26,10 @@ struct refusedFile {
   const char *message; /* part of it */
 };
 
-/* Path of a recorded file, or 0 with a message where there are none. */
+/* Path of a folder of the recordings. */
+int recordedFolder(const char *folder, char *path, size_t bytes);
+
+/* Path of a recorded file of NCCL's, or 0 with a message where there are none. */
 int recordedPath(const char *file, char *path, size_t bytes);
 
 #endif

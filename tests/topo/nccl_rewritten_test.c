@@ -1,0 +1,163 @@
+/* Files of real machines renamed, reordered and rewritten: the model stays the
+ * same, bit for bit; and what does matter changes its key. */
+#include "topo/recorded.h"
+
+#include <dirent.h>
+#include <libxml/parser.h>
+#include <libxml/tree.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t state;
+
+static int below(int limit) {
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return (int)((state >> 33) % (uint64_t)limit);
+}
+
+/* Moves each child behind a random other one. */
+static void shuffle(xmlNode *element) {
+  xmlNode *children[512];
+  int count = 0;
+  for (xmlNode *child = element->children; child && count < 512;) {
+    xmlNode *next = child->next;
+    if (child->type == XML_ELEMENT_NODE) {
+      shuffle(child);
+      children[count++] = child;
+    } else {
+      xmlUnlinkNode(child);
+      xmlFreeNode(child);
+    }
+    child = next;
+  }
+  for (int i = count - 1; i > 0; i--) {
+    int j = below(i + 1);
+    xmlNode *kept = children[i];
+    children[i] = children[j];
+    children[j] = kept;
+  }
+  for (int i = 0; i < count; i++) {
+    xmlUnlinkNode(children[i]);
+    xmlAddChild(element, children[i]);
+  }
+}
+
+/* Devices of the network get other names; attributes change places. */
+static void renameAll(xmlNode *element) {
+  for (xmlNode *child = element->children; child; child = child->next)
+    if (child->type == XML_ELEMENT_NODE) renameAll(child);
+  xmlAttr *first = element->properties;
+  if (first && first->next) {
+    xmlChar *value = xmlGetProp(element, first->name);
+    xmlChar *name = xmlStrdup(first->name);
+    xmlUnsetProp(element, name);
+    xmlNewProp(element, name, value);
+    xmlFree(name);
+    xmlFree(value);
+  }
+  xmlChar *named = xmlGetProp(element, (const xmlChar *)"name");
+  if (!named) return;
+  char changed[128];
+  snprintf(changed, sizeof changed, "other_%s", (const char *)named);
+  xmlSetProp(element, (const xmlChar *)"name", (const xmlChar *)changed);
+  xmlFree(named);
+}
+
+/* Another domain for every address, in the same order; upper case. */
+static void readdress(xmlNode *element) {
+  static const char *const names[] = {"busid", "target"};
+  for (xmlNode *child = element->children; child; child = child->next)
+    if (child->type == XML_ELEMENT_NODE) readdress(child);
+  for (int i = 0; i < 2; i++) {
+    const xmlChar *name = (const xmlChar *)names[i];
+    xmlChar *old = xmlGetProp(element, name);
+    unsigned domain = 0;
+    char rest[64], changed[128];
+    if (old && sscanf((const char *)old, "%x:%40s", &domain, rest) == 2 &&
+        domain < 0xf000) {
+      for (char *c = rest; *c; c++)
+        if (*c >= 'a' && *c <= 'f') *c = (char)(*c - 'a' + 'A');
+      snprintf(changed, sizeof changed, "%X:%s", domain + 0x500, rest);
+      xmlSetProp(element, name, (const xmlChar *)changed);
+    }
+    xmlFree(old);
+  }
+}
+
+/* Six rewritings of one file against the file itself. */
+static void rewriteFile(const char *path, lrmoeTopology_t before) {
+  lrmoeTopology_t after = NULL;
+  for (int round = 0; round < 6; round++) {
+    state = (uint64_t)round;
+    xmlDocPtr document = xmlReadFile(path, NULL, 0);
+    ck_assert_ptr_nonnull(document);
+    xmlNode *root = xmlDocGetRootElement(document);
+    if (round > 0) shuffle(root);
+    if (round > 1) renameAll(root);
+    if (round > 2) readdress(root);
+    xmlChar *text = NULL;
+    int bytes = 0;
+    xmlDocDumpFormatMemory(document, &text, &bytes, round % 2);
+    ASSERT_OK(openText((const char *)text, &after));
+    assertSameModel(before, after, path);
+    lrmoeTopologyDestroy(after);
+    xmlFree(text);
+    xmlFreeDoc(document);
+  }
+}
+
+static int isXml(const char *name) {
+  size_t length = strlen(name);
+  return length > 4 && strcmp(name + length - 4, ".xml") == 0;
+}
+
+START_TEST(rewrittenFiles) {
+  char folder[4000], path[4400];
+  ck_assert(recordedFolder("nccl", folder, sizeof folder));
+  DIR *directory = opendir(folder);
+  if (!directory) {
+    printf("skipped: %s (LRMOE_SHARED_DATA)\n", folder);
+    return;
+  }
+  int numModels = 0;
+  for (struct dirent *entry; (entry = readdir(directory));) {
+    lrmoeTopology_t before = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    if (!isXml(entry->d_name) || openFile(path, &before)) continue;
+    rewriteFile(path, before);
+    lrmoeTopologyDestroy(before);
+    numModels++;
+  }
+  closedir(directory);
+  ck_assert_int_ge(numModels, 20);
+}
+END_TEST
+
+/* And what does matter changes the key. */
+START_TEST(changedFile) {
+  char path[4096];
+  if (!recordedPath("simllm-perlmutter-4xa100-cxi.xml", path, sizeof path))
+    return;
+  lrmoeTopology_t before = NULL, after = NULL;
+  ASSERT_OK(openFile(path, &before));
+  xmlDocPtr document = xmlReadFile(path, NULL, 0);
+  xmlNode *cpu = xmlFirstElementChild(xmlDocGetRootElement(document));
+  xmlNode *nic = xmlFirstElementChild(xmlFirstElementChild(cpu));
+  xmlSetProp(xmlFirstElementChild(nic), (const xmlChar *)"speed",
+             (const xmlChar *)"100000");
+  xmlChar *text = NULL;
+  int bytes = 0;
+  xmlDocDumpMemory(document, &text, &bytes);
+  ASSERT_OK(openText((const char *)text, &after));
+  ck_assert(infoOf(before).machineKey != infoOf(after).machineKey);
+  lrmoeTopologyDestroy(before);
+  lrmoeTopologyDestroy(after);
+  xmlFree(text);
+  xmlFreeDoc(document);
+}
+END_TEST
+
+int main(void) {
+  const TTest *const tests[] = {rewrittenFiles, changedFile};
+  return suiteRunTests("nccl_rewritten", tests, 2, 120);
+}
