@@ -13,8 +13,15 @@
 lrmoeResult_t lrmoeNcclRead(const char *source, const char *text, size_t bytes,
                             struct lrmoeMachine *machine);
 
-/* hwloc's XML (root element topology), formats 1 and 2. */
-lrmoeResult_t lrmoeHwlocRead(const char *source, const char *text, size_t bytes,
+/* hwloc's XML from its root element topology on, formats 1 and 2.  usable:
+ * CPUs that ranks may use, NULL: all that the file has. */
+struct lrmoeHwlocInput {
+  const char *source;
+  const char *text;
+  size_t bytes;
+  const struct hwloc_bitmap_s *usable;
+};
+lrmoeResult_t lrmoeHwlocRead(const struct lrmoeHwlocInput *input,
                              struct lrmoeMachine *machine);
 
 /* A synthetic description in one line. */

@@ -127,9 +127,11 @@ static lrmoeResult_t readContent(const char *source, const char *text,
   struct span root = skipProlog((struct span){text, text + bytes});
   if (isElement(root, "system"))
     return lrmoeNcclRead(source, text, bytes, machine);
-  if (isElement(root, "topology"))
-    return LRMOE_FAIL(lrmoeUnsupported, "%s: hwloc's XML is not read yet",
-                      source);
+  /* Without what is before it: lstopo writes a document type, which nothing
+   * here may have. */
+  const struct lrmoeHwlocInput input = {source, root.at,
+                                        (size_t)(root.end - root.at), NULL};
+  if (isElement(root, "topology")) return lrmoeHwlocRead(&input, machine);
   return LRMOE_FAIL(lrmoeInvalidArgument,
                     "%s is neither hwloc's XML (<topology>) nor NCCL's "
                     "(<system>)",
@@ -159,8 +161,9 @@ static lrmoeResult_t readSource(const lrmoeTopologySource_t *source,
                        source->bytes ? source->bytes : strlen(source->text),
                        machine);
   case lrmoeSourceSynthetic:
+    return lrmoeSyntheticRead(source->text, machine);
   case lrmoeSourceLive:
-    return LRMOE_FAIL(lrmoeUnsupported, "this source is not read yet");
+    return lrmoeLiveRead(machine);
   default:
     return LRMOE_FAIL(lrmoeInvalidArgument, "a topology source of kind %d",
                       (int)source->kind);

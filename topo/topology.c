@@ -4,18 +4,12 @@
  * Counts the cores and NUMA nodes that the calling thread may run on (what
  * the system allows, cut to the thread's binding) and gives every two ranks
  * the same link: they copy through shared memory.  The figures are defaults,
- * marked as guessed.
- *
- * hwloc reads a description of another machine where HWLOC_XMLFILE names one,
- * and release 2.9 dies of a segmentation fault on some that are damaged
- * (open-mpi/hwloc#783).  There is no thread-safe way to make it look away, so
- * such a variable is refused by name. */
+ * marked as guessed. */
 #include "topo/topology.h"
 
 #include "base/alloc.h"
 #include "base/hash.h"
-
-#include <hwloc.h>
+#include "topo/live.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -42,22 +36,6 @@ static const lrmoeLink_t guessedSelfLink = {
     .bytesPerSecond = 8500000000,
 };
 
-static lrmoeResult_t loadMachine(hwloc_topology_t machine) {
-  const char *file = getenv("HWLOC_XMLFILE");
-  if (file && *file)
-    return LRMOE_FAIL(lrmoeSystemError,
-                      "HWLOC_XMLFILE=%s replaces the live machine: unset it",
-                      file);
-  if (hwloc_topology_load(machine))
-    return LRMOE_FAIL(lrmoeSystemError, "hwloc cannot see the machine: %s",
-                      strerror(errno));
-  if (!hwloc_topology_is_thissystem(machine))
-    return LRMOE_FAIL(lrmoeSystemError,
-                      "hwloc describes another machine: unset HWLOC_FSROOT, "
-                      "HWLOC_SYNTHETIC and HWLOC_THISSYSTEM");
-  return lrmoeSuccess;
-}
-
 static int32_t countIn(hwloc_topology_t machine, hwloc_obj_type_t type,
                        hwloc_const_cpuset_t usable) {
   int32_t count = 0;
@@ -75,13 +53,8 @@ static int32_t atLeastOne(int32_t count) {
  * and the machine is one node. */
 static lrmoeResult_t countUsable(hwloc_topology_t machine,
                                  struct lrmoeTopology *topology) {
-  hwloc_bitmap_t usable = hwloc_bitmap_alloc();
-  if (!usable) return LRMOE_FAIL(lrmoeOutOfMemory, "no memory for a CPU set");
-  hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(machine);
-  if (hwloc_get_cpubind(machine, usable, HWLOC_CPUBIND_THREAD))
-    hwloc_bitmap_copy(usable, allowed);
-  else
-    hwloc_bitmap_and(usable, usable, allowed);
+  hwloc_bitmap_t usable = NULL;
+  LRMOE_CHECK(lrmoeLiveUsable(machine, &usable));
   int32_t numCores = countIn(machine, HWLOC_OBJ_CORE, usable);
   if (!numCores) numCores = countIn(machine, HWLOC_OBJ_PU, usable);
   topology->numCores = atLeastOne(numCores);
@@ -96,7 +69,7 @@ static lrmoeResult_t readMachine(struct lrmoeTopology *topology) {
   if (hwloc_topology_init(&machine))
     return LRMOE_FAIL(lrmoeSystemError, "hwloc does not start: %s",
                       strerror(errno));
-  lrmoeResult_t result = loadMachine(machine);
+  lrmoeResult_t result = lrmoeLiveLoad(machine);
   if (result == lrmoeSuccess) result = countUsable(machine, topology);
   hwloc_topology_destroy(machine);
   return result;

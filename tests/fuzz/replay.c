@@ -1,4 +1,4 @@
-/* Runs a fuzz target on every file of a folder, with any compiler: once as it
+/* Runs a fuzz target on every file of folders, with any compiler: once as it
  * is, once cut off at every length, and once with every byte inverted. */
 #include "fuzz/fuzz.h"
 
@@ -37,19 +37,27 @@ static int runFile(const char *path) {
   return 1;
 }
 
-int main(int argc, char **argv) {
-  DIR *folder = argc == 2 ? opendir(argv[1]) : NULL;
-  if (!folder) {
-    fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
-    return EXIT_FAILURE;
-  }
+static int runFolder(const char *name) {
+  DIR *folder = opendir(name);
   int numFiles = 0;
+  if (!folder) {
+    fprintf(stderr, "%s is no folder\n", name);
+    return 0;
+  }
   for (struct dirent *entry; (entry = readdir(folder));) {
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s", argv[1], entry->d_name);
+    snprintf(path, sizeof path, "%s/%s", name, entry->d_name);
     numFiles += runFile(path);
   }
   closedir(folder);
-  printf("%d files\n", numFiles);
-  return numFiles ? EXIT_SUCCESS : EXIT_FAILURE;
+  printf("%s: %d files\n", name, numFiles);
+  return numFiles;
+}
+
+int main(int argc, char **argv) {
+  int isGood = argc > 1;
+  if (argc < 2) fprintf(stderr, "usage: %s FOLDER...\n", argv[0]);
+  for (int i = 1; i < argc; i++)
+    if (!runFolder(argv[i])) isGood = 0;
+  return isGood ? EXIT_SUCCESS : EXIT_FAILURE;
 }

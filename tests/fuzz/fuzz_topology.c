@@ -1,4 +1,4 @@
-/* NCCL's topology XML from anywhere: either an error that says something, or a
+/* Topology XML of NCCL and hwloc from anywhere: either an error that says something, or a
  * model whose figures hold. */
 #include "fuzz/fuzz.h"
 #include "lrmoe.h"

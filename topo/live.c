@@ -1,0 +1,115 @@
+/* The live machine: hwloc discovers it, and its XML is read as a file's is;
+ * the kernel adds what hwloc does not know, the speed of network ports.
+ *
+ * hwloc reads a description of another machine where HWLOC_XMLFILE names one,
+ * and release 2.9 dies of a segmentation fault on some that are damaged
+ * (open-mpi/hwloc#783).  There is no thread-safe way to make it look away, so
+ * such a variable is refused by name. */
+#include "topo/live.h"
+
+#include "topo/readers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+lrmoeResult_t lrmoeLiveLoad(hwloc_topology_t hwloc) {
+  const char *file = getenv("HWLOC_XMLFILE");
+  if (file && *file)
+    return LRMOE_FAIL(lrmoeSystemError,
+                      "HWLOC_XMLFILE=%s replaces the live machine: unset it",
+                      file);
+  if (hwloc_topology_load(hwloc))
+    return LRMOE_FAIL(lrmoeSystemError, "hwloc cannot see the machine: %s",
+                      strerror(errno));
+  if (!hwloc_topology_is_thissystem(hwloc))
+    return LRMOE_FAIL(lrmoeSystemError,
+                      "hwloc describes another machine: unset HWLOC_FSROOT, "
+                      "HWLOC_SYNTHETIC and HWLOC_THISSYSTEM");
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeLiveUsable(hwloc_topology_t hwloc, hwloc_bitmap_t *usable) {
+  hwloc_bitmap_t made = hwloc_bitmap_alloc();
+  if (!made) return LRMOE_FAIL(lrmoeOutOfMemory, "no memory for a CPU set");
+  hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(hwloc);
+  if (hwloc_get_cpubind(hwloc, made, HWLOC_CPUBIND_THREAD))
+    hwloc_bitmap_copy(made, allowed);
+  else
+    hwloc_bitmap_and(made, made, allowed);
+  *usable = made;
+  return lrmoeSuccess;
+}
+
+/* ---- Network ports ------------------------------------------------------ */
+
+/* The number that a file of the kernel begins with; 0 without it. */
+static double numberIn(const char *path) {
+  double number = 0;
+  FILE *file = fopen(path, "r");
+  if (!file) return 0;
+  if (fscanf(file, "%lf", &number) != 1) number = 0;
+  fclose(file);
+  return number;
+}
+
+/* "200 Gb/sec (4X HDR)" of an HCA; 100000, in Mb/s, of Ethernet. */
+static double portBits(const struct lrmoeNode *port, const char *folder) {
+  char path[512];
+  if (port->index < 0) {
+    snprintf(path, sizeof path, "%.300s/net/%s/speed", folder, port->name);
+    return numberIn(path) * 1e6;
+  }
+  snprintf(path, sizeof path, "%.300s/infiniband/%s/ports/%d/rate", folder,
+           port->name, port->index);
+  return numberIn(path) * 1e9;
+}
+
+void lrmoeLivePorts(struct lrmoeMachine *machine, const char *folder) {
+  for (int32_t i = 0; i < machine->numNodes; i++) {
+    struct lrmoeNode *port = &machine->nodes[i];
+    bool isNamed =
+        *port->name && !strchr(port->name, '/') && *port->name != '.';
+    if (port->kind != lrmoeNodePort || !isNamed) continue;
+    double bits = portBits(port, folder);
+    if (bits > 0 && bits / 8 < (double)LRMOE_MAX_RATE)
+      port->up = (struct lrmoeRate){.bytesPerSecond = (int64_t)(bits / 8)};
+  }
+}
+
+/* ---- The machine -------------------------------------------------------- */
+
+static lrmoeResult_t readExport(hwloc_topology_t hwloc,
+                                struct lrmoeMachine *machine) {
+  hwloc_bitmap_t usable = NULL;
+  char *text = NULL;
+  int length = 0;
+  LRMOE_CHECK(lrmoeLiveUsable(hwloc, &usable));
+  if (hwloc_topology_export_xmlbuffer(hwloc, &text, &length, 0)) {
+    hwloc_bitmap_free(usable);
+    return LRMOE_FAIL(lrmoeSystemError, "hwloc does not write its XML: %s",
+                      strerror(errno));
+  }
+  const char *root = strstr(text, "<topology");
+  struct lrmoeHwlocInput input = {
+      .source = "this machine", .text = root ? root : text, .usable = usable};
+  input.bytes = strlen(input.text);
+  lrmoeResult_t result = lrmoeHwlocRead(&input, machine);
+  hwloc_free_xmlbuffer(hwloc, text);
+  hwloc_bitmap_free(usable);
+  return result;
+}
+
+lrmoeResult_t lrmoeLiveRead(struct lrmoeMachine *machine) {
+  hwloc_topology_t hwloc;
+  if (hwloc_topology_init(&hwloc))
+    return LRMOE_FAIL(lrmoeSystemError, "hwloc does not start: %s",
+                      strerror(errno));
+  hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  lrmoeResult_t result = lrmoeLiveLoad(hwloc);
+  if (result == lrmoeSuccess) result = readExport(hwloc, machine);
+  hwloc_topology_destroy(hwloc);
+  if (result == lrmoeSuccess) lrmoeLivePorts(machine, "/sys/class");
+  return result;
+}

@@ -1,0 +1,20 @@
+/* The live machine as hwloc sees it. */
+#ifndef LRMOE_TOPO_LIVE_H
+#define LRMOE_TOPO_LIVE_H
+
+#include "topo/machine.h"
+
+#include <hwloc.h>
+
+/* Loads a topology that has been initialised; refuses by name what would put
+ * another machine in the place of this one. */
+lrmoeResult_t lrmoeLiveLoad(hwloc_topology_t hwloc);
+
+/* CPUs that the calling thread may run on; free with hwloc_bitmap_free. */
+lrmoeResult_t lrmoeLiveUsable(hwloc_topology_t hwloc, hwloc_bitmap_t *usable);
+
+/* Puts the rates of network ports in, as the kernel states them below
+ * `folder`, which is /sys/class. */
+void lrmoeLivePorts(struct lrmoeMachine *machine, const char *folder);
+
+#endif
