@@ -95,12 +95,17 @@ static uint64_t hashPlanner(const struct lrmoePlanner *planner) {
       planner->numExperts, planner->policy,      planner->quota,
       planner->slots,      planner->capacityPpm, planner->minReplicaPairs,
       planner->pairNs,     planner->replicaNs};
-  return lrmoeHash(lrmoeHash(0, scalars, sizeof scalars), planner->homes,
+  uint64_t hash = lrmoeHash(0, scalars, sizeof scalars);
+  hash = lrmoeHash(hash, planner->hosts,
+                   (size_t)planner->numRanks * sizeof *planner->hosts);
+  return lrmoeHash(hash, planner->homes,
                    (size_t)planner->numExperts * sizeof *planner->homes);
 }
 
-static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner, int numRanks,
+static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner,
+                                 const struct lrmoeTopology *topology,
                                  const lrmoePlannerConfig_t *config) {
+  int32_t numRanks = topology->numRanks;
   planner->retainPpm = config->retainPpm;
   planner->maxPairs = config->maxPairs;
   planner->numRanks = numRanks;
@@ -117,6 +122,8 @@ static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner, int numRanks,
   LRMOE_CHECK(lrmoeWorkCreate(numRanks, config->numExperts, config->slots,
                               planner->homes, &planner->work));
   LRMOE_CHECK(LRMOE_ALLOCATE(numRanks, &planner->hosts));
+  for (int32_t g = 0; topology->places && g < numRanks; g++)
+    planner->hosts[g] = topology->places[g].host;
   if (lrmoeRivalHas(config->policy))
     LRMOE_CHECK(lrmoeLayoutCreate(numRanks, config->numExperts, config->slots,
                                   planner->homes, &planner->layout));
@@ -140,7 +147,7 @@ lrmoeResult_t lrmoePlannerCreate(lrmoeTopology_t topology,
 
   struct lrmoePlanner *made = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(1, &made));
-  lrmoeResult_t result = fillPlanner(made, topology->numRanks, &known);
+  lrmoeResult_t result = fillPlanner(made, topology, &known);
   if (result == lrmoeSuccess)
     *planner = made;
   else
