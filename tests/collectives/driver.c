@@ -65,6 +65,8 @@ static int makeHandles(struct driver *d) {
   planner.numExperts = spec->numExperts;
   planner.retainPpm = spec->retainPpm;
   planner.homes = d->oracle->homes;
+  planner.policy = spec->policy;
+  if (spec->policy != lrmoePolicyFixed) planner.slots = spec->numSlots;
   RANK_OK(d->self, lrmoePlannerCreate(d->topology, &planner, &d->planner));
   d->planner->slots = spec->numSlots; /* plans with replicas: randomPlan */
   lrmoeLayerConfig_t layer = LRMOE_LAYER_CONFIG_INITIALIZER;
@@ -108,7 +110,7 @@ int driverForward(struct driver *d) {
                           data->topkIdx, data->weights, NULL, &d->step));
   const int64_t *demand = NULL;
   RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
-  if (spec->numSlots)
+  if (spec->numSlots && spec->policy == lrmoePolicyFixed)
     RANK_OK(d->self,
             randomPlan(d->planner, demand, spec->seed + (uint64_t)d->numPlans++,
                        &d->plan));
