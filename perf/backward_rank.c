@@ -2,6 +2,7 @@
 #include "perf/backward.h"
 #include "tools/common/stats.h"
 #include "tools/common/tensor.h"
+#include "tools/common/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -72,17 +73,22 @@ static enum toolExit bindWeights(struct backwardRank *r) {
   return toolGood;
 }
 
+static lrmoePlannerConfig_t plannerOf(const struct backwardOptions *o, int i) {
+  lrmoePlannerConfig_t planner = LRMOE_PLANNER_CONFIG_INITIALIZER;
+  planner.numExperts = (int32_t)o->numExperts;
+  planner.retainPpm = i == planAsked ? llround(o->retain * 1e6) : 1000000;
+  planner.policy = i == planPlain ? lrmoePolicyFixed : o->policy;
+  planner.slots = i == planPlain ? 0 : (int32_t)o->numSlots;
+  return planner;
+}
+
 static enum toolExit makeHandles(struct backwardRank *r) {
   const struct backwardOptions *o = r->options;
   TOOL_RANK_OK(r->self, lrmoeCommInitRank(r->self->numRanks, &r->self->id,
                                           r->self->rank, NULL, &r->comm));
   TOOL_RANK_OK(r->self, lrmoeTopologyCreate(r->self->numRanks, &r->topology));
   for (int i = 0; i < numPlans; i++) {
-    lrmoePlannerConfig_t planner = LRMOE_PLANNER_CONFIG_INITIALIZER;
-    planner.numExperts = (int32_t)o->numExperts;
-    planner.retainPpm = i == planAsked ? llround(o->retain * 1e6) : 1000000;
-    planner.policy = i == planPlain ? lrmoePolicyFixed : o->policy;
-    planner.slots = i == planPlain ? 0 : (int32_t)o->numSlots;
+    lrmoePlannerConfig_t planner = plannerOf(o, i);
     TOOL_RANK_OK(r->self,
                  lrmoePlannerCreate(r->topology, &planner, &r->planners[i]));
   }
@@ -110,16 +116,24 @@ static enum toolExit runForward(struct backwardRank *r, int i) {
   return toolGood;
 }
 
+static enum toolExit makePlan(struct backwardRank *r, int i) {
+  const lrmoePlannerConfig_t config = plannerOf(r->options, i);
+  const int64_t *demand = NULL;
+  TOOL_RANK_OK(r->self, lrmoeStepGetDemand(r->steps[i], &demand));
+  TOOL_RANK_OK(r->self, lrmoePlanMake(r->planners[i], demand, &r->plans[i]));
+  const struct toolPlanOrigin origin = {&config, demand, r->self->numRanks, 0};
+  return toolRankVerify(r->self, r->plans[i], &origin);
+}
+
 /* The steps: the same routing, several plans. */
 static enum toolExit makeSteps(struct backwardRank *r) {
   enum toolExit code = toolGood;
   for (int i = 0; i < numPlans && code == toolGood; i++) {
-    const int64_t *demand = NULL;
     TOOL_RANK_OK(r->self,
                  lrmoeStepCreate(r->layer, r->options->numTokens, r->topkIdx,
                                  r->weights, NULL, &r->steps[i]));
-    TOOL_RANK_OK(r->self, lrmoeStepGetDemand(r->steps[i], &demand));
-    TOOL_RANK_OK(r->self, lrmoePlanMake(r->planners[i], demand, &r->plans[i]));
+    code = makePlan(r, i);
+    if (code != toolGood) break;
     TOOL_RANK_OK(r->self, lrmoeStepPrepare(r->steps[i], r->plans[i], NULL));
     code = runForward(r, i);
   }

@@ -20,7 +20,10 @@ static const char *const savedNames[] = {"full", "none", NULL};
 static const char *const activationNames[] = {"swiglu", "gelu", NULL};
 static const char *const metricNames[] = {"lrm", "grad2", "grad1", "random",
                                           NULL};
-static const char *const policyNames[] = {"fixed", "lrmoe", NULL};
+/* In the order of lrmoePolicy_t. */
+static const char *const policyNames[] = {
+    "fixed", "lrmoe",   "proportional", "eplb", "quota", "shadow",
+    "flex",  "permute", "relayout",     "topo", NULL};
 
 /* What the command line sets. */
 struct settings {
@@ -141,10 +144,11 @@ static const struct toolArg args[] = {
      .value = &settings.policy,
      .names = policyNames,
      .help = "Placement: fixed, experts at their homes only; lrmoe, replicas "
-             "that level the ranks. The full ways always run fixed."},
+             "that level the ranks; or a rival's, which is refused if homes "
+             "have moved. The full ways always run fixed."},
     {.name = "slots",
      INTEGER(options.numSlots, 0, 64),
-     .help = "Spare slots per rank for replicas, with policy lrmoe."},
+     .help = "Spare slots per rank for replicas, where the policy has any."},
     {.name = "routing",
      .kind = toolArgText,
      .value = &settings.load.routing,
@@ -302,7 +306,9 @@ static enum toolExit finishSettings(struct backwardRun *run,
   options->savedState = (lrmoeSavedState_t)settings.saved;
   options->metric = (lrmoeMetric_t)settings.metric;
   options->policy = (lrmoePolicy_t)settings.policy;
-  if (options->policy == lrmoePolicyFixed) options->numSlots = 0;
+  if (options->policy == lrmoePolicyFixed ||
+      options->policy == lrmoePolicyPermute)
+    options->numSlots = 0;
   options->seed = (uint64_t)settings.seed;
   if (!options->numExperts && !settings.load.load) options->numExperts = 32;
   settings.load.seed = options->seed;

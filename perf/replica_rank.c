@@ -2,6 +2,7 @@
 #include "perf/replica.h"
 #include "tools/common/stats.h"
 #include "tools/common/tensor.h"
+#include "tools/common/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -63,16 +64,21 @@ static enum toolExit bind(struct rank *r) {
   return toolGood;
 }
 
+static lrmoePlannerConfig_t plannerOf(const struct replicaOptions *o) {
+  lrmoePlannerConfig_t planner = LRMOE_PLANNER_CONFIG_INITIALIZER;
+  planner.numExperts = (int32_t)o->numExperts;
+  planner.retainPpm = llround(o->retain * 1e6);
+  planner.policy = lrmoePolicyLrmoe;
+  planner.slots = (int32_t)o->numSlots;
+  return planner;
+}
+
 static enum toolExit makeHandles(struct rank *r) {
   int numRanks = r->self->numRanks;
   TOOL_RANK_OK(r->self, lrmoeCommInitRank(numRanks, &r->self->id, r->self->rank,
                                           NULL, &r->comm));
   TOOL_RANK_OK(r->self, lrmoeTopologyCreate(numRanks, &r->topology));
-  lrmoePlannerConfig_t planner = LRMOE_PLANNER_CONFIG_INITIALIZER;
-  planner.numExperts = (int32_t)r->options->numExperts;
-  planner.retainPpm = llround(r->options->retain * 1e6);
-  planner.policy = lrmoePolicyLrmoe;
-  planner.slots = (int32_t)r->options->numSlots;
+  const lrmoePlannerConfig_t planner = plannerOf(r->options);
   TOOL_RANK_OK(r->self, lrmoePlannerCreate(r->topology, &planner, &r->planner));
   lrmoeLayerConfig_t layer = LRMOE_LAYER_CONFIG_INITIALIZER;
   layer.hidden = r->options->hidden;
@@ -101,7 +107,9 @@ static enum toolExit makeStep(struct rank *r, const struct toolWorkload *load,
   TOOL_RANK_OK(r->self, result);
   TOOL_RANK_OK(r->self, lrmoeStepGetDemand(r->steps[i], &demand));
   TOOL_RANK_OK(r->self, lrmoePlanMake(r->planner, demand, &r->plans[i]));
-  return toolGood;
+  const lrmoePlannerConfig_t planner = plannerOf(r->options);
+  const struct toolPlanOrigin origin = {&planner, demand, r->self->numRanks, 0};
+  return toolRankVerify(r->self, r->plans[i], &origin);
 }
 
 static enum toolExit barrier(struct rank *r) {

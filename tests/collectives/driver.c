@@ -55,6 +55,8 @@ static int makePlanner(struct driver *d, int slotsPerRank) {
   planner.retainPpm = spec->retainPpm;
   planner.homes = d->oracle->homes;
   RANK_OK(d->self, lrmoeTopologyCreate(spec->numRanks, &d->topology));
+  planner.policy = spec->policy;
+  if (spec->policy != lrmoePolicyFixed) planner.slots = spec->numSlots;
   RANK_OK(d->self, lrmoePlannerCreate(d->topology, &planner, &d->planner));
   d->planner->slots = slotsPerRank; /* plans with replicas: randomPlan */
   return 0;
@@ -153,7 +155,7 @@ int driverBegin(struct driver *d) {
   RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
   uint64_t seed =
       (spec->dataSeed ? spec->dataSeed : spec->seed) + (uint64_t)d->numPlans++;
-  if (spec->numSlots)
+  if (spec->numSlots && spec->policy == lrmoePolicyFixed)
     RANK_OK(d->self,
             randomPlan(d->planner, demand, spec->numSlots, seed, &d->plan));
   else

@@ -251,8 +251,25 @@ START_TEST(homesNotContiguous) {
 }
 END_TEST
 
+/* Those that keep homes; with scope `layer` the kept counts of instances are
+ * not the plan's but follow from the selection. */
+START_TEST(rivalsThatKeepHomes) {
+  static const lrmoePolicy_t policies[] = {lrmoePolicyQuota, lrmoePolicyShadow,
+                                           lrmoePolicyFlex, lrmoePolicyTopo};
+  struct oracleCase c = oraclePlainCase();
+  c.hotExpert = 3;
+  c.numSlots = 2;
+  for (int i = 0; i < 8; i++) {
+    c.policy = policies[i / 2];
+    c.backward.scope = i % 2 ? lrmoeScopeLayer : lrmoeScopeExpert;
+    runCase(&c);
+  }
+}
+END_TEST
+
 int main(void) {
   const TTest *const tests[] = {replicas,
+                                rivalsThatKeepHomes,
                                 replicasWithoutSavedState,
                                 savedStateNone,
                                 weightBeforeFc2,

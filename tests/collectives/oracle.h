@@ -26,13 +26,14 @@ struct oracleCase {
   int64_t retainPpm;
   lrmoeBackwardConfig_t backward;
   int isFused;
-  int hotExpert;      /* -1, or all tokens choose it in slot 0 */
-  int unusedExpert;   /* -1, or nobody chooses it */
-  double noneShare;   /* of slots that are -1 */
-  double equalScores; /* 1: all g rows and weights are the same */
-  int numPoison;      /* tokens per rank whose g is Inf or NaN */
-  int isHomesMixed;   /* homes not contiguous */
-  int numSlots;       /* > 0: plans with random replicas and shares */
+  int hotExpert;        /* -1, or all tokens choose it in slot 0 */
+  int unusedExpert;     /* -1, or nobody chooses it */
+  double noneShare;     /* of slots that are -1 */
+  double equalScores;   /* 1: all g rows and weights are the same */
+  int numPoison;        /* tokens per rank whose g is Inf or NaN */
+  int isHomesMixed;     /* homes not contiguous */
+  int numSlots;         /* > 0: plans with random replicas and shares */
+  lrmoePolicy_t policy; /* not fixed: with replicas of this policy instead */
   lrmoeWeightConvention_t convention;
   lrmoeSavedState_t savedState;
   lrmoeRouterGrad_t routerGrad;

@@ -1,9 +1,10 @@
 /* The rivals, each on an example small enough to be worked out by hand from
  * its published description. */
 #include "planner/checks.h"
-#include "planner/planner.h"
 #include "planner/rivals_random.h"
 #include "support/suite.h"
+#include "topo/nccl_text.h"
+#include "topo/open.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,22 @@ static struct example begin(lrmoePolicy_t policy, int numRanks,
   x.config.numExperts = numExperts;
   x.config.slots = slots;
   return x;
+}
+
+/* Hosts of one GPU, or of two; a rank for each GPU. */
+static const char oneGpu[] =
+    SYSTEM(CPU("0", GPU("0000:11:00.0", "0", "")
+                        NIC("0000:30:00.0", NET("n0", "100000", "1", "1"))));
+static const char twoGpus[] =
+    SYSTEM(CPU("0", GPU("0000:11:00.0", "0", "") GPU("0000:12:00.0", "1", "")
+                        NIC("0000:30:00.0", NET("n0", "100000", "1", "1"))));
+
+/* Puts the ranks on two hosts. */
+static void onTwoHosts(struct example *x, const char *host) {
+  lrmoeTopology_t topology = NULL;
+  ASSERT_OK(openCopies(host, 2, 0, &topology));
+  ASSERT_OK(lrmoePlannerCreate(topology, &x->config, &x->planner));
+  ASSERT_OK(lrmoeTopologyDestroy(topology));
 }
 
 static void make(struct example *x, const int64_t *demand) {
@@ -159,8 +176,7 @@ START_TEST(topoStaysNear) {
   static const int64_t expected[] = {50, 10};
   for (int i = 0; i < 2; i++) {
     struct example x = begin(i ? lrmoePolicyTopo : lrmoePolicyQuota, 4, 4, 2);
-    x.planner = makePlanner(4, &x.config);
-    memcpy(x.planner->hosts, hosts, sizeof hosts);
+    onTwoHosts(&x, twoGpus);
     makeFromLoads(&x, loads);
     ck_assert_int_eq(x.view.peakForward, 50);
     ck_assert_int_eq(crossing(&x, hosts), expected[i]);
@@ -257,8 +273,7 @@ START_TEST(relayoutExample) {
   ck_assert_int_eq(x.view.peakForward, 20);
   end(&x);
   x = begin(lrmoePolicyRelayout, 2, 2, 1);
-  x.planner = makePlanner(2, &x.config);
-  x.planner->hosts[1] = 1;
+  onTwoHosts(&x, oneGpu);
   make(&x, demand);
   ck_assert_int_eq(pairsOn(&x, 0, 0), 30);
   ck_assert_int_eq(pairsOn(&x, 0, 1), -1);

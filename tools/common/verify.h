@@ -28,6 +28,12 @@ enum toolExit toolPlanVerify(const lrmoePlanView_t *view,
                              const struct toolPlanOrigin *origin,
                              struct toolError *error);
 
+struct toolRank;
+
+/* Checks a plan that the rank has made; toolWrongData after saying why. */
+enum toolExit toolRankVerify(const struct toolRank *self, lrmoePlan_t plan,
+                             const struct toolPlanOrigin *origin);
+
 /* Its parts that need a config. */
 enum toolExit toolPlanVerifyConfig(const lrmoePlanView_t *view,
                                    const struct toolPlanOrigin *origin,
