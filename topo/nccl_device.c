@@ -239,8 +239,8 @@ lrmoeResult_t lrmoeNcclAddNic(struct lrmoeNccl *reader, const xmlNode *pci,
     LRMOE_CHECK(lrmoeMachineAdd(reader->machine, &unknown, &port));
     numPorts = 1;
   }
-  int32_t host = reader->machine->nodes[index].host;
-  for (int32_t i = 0; i < reader->numHosts && numPorts; i++)
-    if (reader->hosts[i] == host) reader->hasPort[i] = true;
+  /* Hosts were added first, one after the other. */
+  int32_t host = reader->machine->nodes[index].host - reader->hosts[0];
+  if (numPorts) reader->hasPort[host] = true;
   return lrmoeSuccess;
 }
