@@ -116,20 +116,29 @@ static lrmoeResult_t completePci(struct lrmoeMachine *machine) {
   return result;
 }
 
+/* A port moves what its slot can, or what Ethernet of old does without one. */
+static int64_t guessPort(const struct lrmoeMachine *machine,
+                         const struct lrmoeNode *port) {
+  const struct lrmoeNode *nic = &machine->nodes[port->parent];
+  return nic->bus == LRMOE_NO_BUS ? defaultPortRate : nic->up.bytesPerSecond;
+}
+
+static lrmoeResult_t completeOther(struct lrmoeMachine *machine,
+                                   int32_t index) {
+  const struct lrmoeNode *node = &machine->nodes[index];
+  if (node->up.bytesPerSecond) return lrmoeSuccess;
+  if (node->kind == lrmoeNodeNuma)
+    return guess(machine, index, defaultCpuRate,
+                 "the rate of the CPU interconnect is not stated");
+  if (node->kind == lrmoeNodePort)
+    return guess(machine, index, guessPort(machine, node),
+                 "no network speed is stated");
+  return lrmoeSuccess;
+}
+
 static lrmoeResult_t completeOthers(struct lrmoeMachine *machine) {
-  for (int32_t i = 0; i < machine->numNodes; i++) {
-    struct lrmoeNode *node = &machine->nodes[i];
-    if (node->up.bytesPerSecond) continue;
-    if (node->kind == lrmoeNodeNuma) {
-      LRMOE_CHECK(guess(machine, i, defaultCpuRate,
-                        "the rate of the CPU interconnect is not stated"));
-    } else if (node->kind == lrmoeNodePort) {
-      const struct lrmoeNode *nic = &machine->nodes[node->parent];
-      int64_t rate =
-          nic->bus == LRMOE_NO_BUS ? defaultPortRate : nic->up.bytesPerSecond;
-      LRMOE_CHECK(guess(machine, i, rate, "no network speed is stated"));
-    }
-  }
+  for (int32_t i = 0; i < machine->numNodes; i++)
+    LRMOE_CHECK(completeOther(machine, i));
   return lrmoeSuccess;
 }
 

@@ -85,7 +85,25 @@ static uint64_t mixLink(uint64_t key, const lrmoeLink_t *link) {
   return mix(key, link->bytesPerSecond);
 }
 
-static uint64_t mixDevice(const struct lrmoeTopology *topology, uint64_t key,
+/* The first ranks of devices, chained host by host in ascending order. */
+struct chains {
+  int32_t *heads; /* [numHosts] -1: none */
+  int32_t *nexts; /* [numRanks] */
+};
+
+static void chain(const struct lrmoeTopology *topology, struct chains *chains) {
+  for (int32_t i = 0; i < topology->numHosts; i++)
+    chains->heads[i] = -1;
+  for (int32_t rank = topology->numRanks - 1; rank >= 0; rank--) {
+    const struct lrmoePlace *place = &topology->places[rank];
+    if (topology->firstRanks[place->device] != rank) continue;
+    chains->nexts[rank] = chains->heads[place->host];
+    chains->heads[place->host] = rank;
+  }
+}
+
+static uint64_t mixDevice(const struct lrmoeTopology *topology,
+                          const struct chains *chains, uint64_t key,
                           int32_t rank) {
   const struct lrmoePlace *place = &topology->places[rank];
   const struct lrmoeReach *reach = &topology->reaches[rank];
@@ -102,24 +120,20 @@ static uint64_t mixDevice(const struct lrmoeTopology *topology, uint64_t key,
                             reach->inBytesPerSecond,
                             reach->latencyNs};
   key = lrmoeHash(key, values, sizeof values);
-  for (int32_t other = 0; other < topology->numRanks; other++) {
-    const struct lrmoePlace *there = &topology->places[other];
-    if (there->host != place->host ||
-        topology->firstRanks[there->device] != other)
-      continue;
+  for (int32_t other = chains->heads[place->host]; other >= 0;
+       other = chains->nexts[other]) {
     lrmoeLink_t link = lrmoeTopologyLink(topology, rank, other);
     key = mixLink(mix(key, other), &link);
   }
   return key;
 }
 
-/* Per device what it is and what it can do, its links within its host, and
- * what is shared: no names and no addresses. */
-uint64_t lrmoeModelKey(const struct lrmoeTopology *topology) {
+static uint64_t keyOf(const struct lrmoeTopology *topology,
+                      const struct chains *chains) {
   uint64_t key = mix(0, topology->numRanks);
   for (int32_t rank = 0; rank < topology->numRanks; rank++)
     if (topology->firstRanks[topology->places[rank].device] == rank)
-      key = mixDevice(topology, key, rank);
+      key = mixDevice(topology, chains, key, rank);
   for (int32_t i = 0; i < topology->numResources; i++) {
     const struct lrmoeResource *resource = &topology->resources[i];
     key = mix(key, lrmoeEdgeRate(topology, resource->edge));
@@ -127,4 +141,17 @@ uint64_t lrmoeModelKey(const struct lrmoeTopology *topology) {
       key = mix(key, topology->members[resource->firstMember + j]);
   }
   return key;
+}
+
+/* Per device what it is and what it can do, its links within its host, and
+ * what is shared: no names and no addresses. */
+lrmoeResult_t lrmoeModelKey(struct lrmoeTopology *topology) {
+  struct chains chains = {0};
+  int64_t room = (int64_t)topology->numHosts + topology->numRanks;
+  LRMOE_CHECK(LRMOE_ALLOCATE(room, &chains.heads));
+  chains.nexts = chains.heads + topology->numHosts;
+  chain(topology, &chains);
+  topology->machineKey = keyOf(topology, &chains);
+  lrmoeFree(chains.heads);
+  return lrmoeSuccess;
 }

@@ -141,6 +141,7 @@ static void addTo(int64_t *sum, int64_t more) {
 }
 
 static int64_t toNs(int64_t bytes, int64_t bytesPerSecond) {
+  if (bytesPerSecond <= 0) return INT64_MAX;
   __extension__ unsigned __int128 product =
       (__extension__(unsigned __int128) bytes) * 1000000000u;
   product = (product + (uint64_t)bytesPerSecond - 1) / (uint64_t)bytesPerSecond;

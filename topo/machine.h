@@ -59,7 +59,7 @@ struct lrmoeNode {
   int32_t numCores;            /* numa: cores that ranks may use, 0 unknown */
   int32_t package;             /* numa: socket, -1 unknown */
   uint64_t guid;               /* port: ports of one host with the same guid,
-                                not 0, are one ASIC, whose PCI link they share */
+                                not 0, are one ASIC and share its PCI link */
   uint64_t hostId;             /* host: hash of its identity, 0 unknown */
 };
 
@@ -123,9 +123,9 @@ lrmoeResult_t lrmoeMachineNote(struct lrmoeMachine *machine, int32_t node,
     __attribute__((format(printf, 3, 4)));
 
 /* Appends `copies` copies of what `other` holds: several hosts joined.  Notes
- * come once.  Ranks of GPUs count on from the number of GPUs that are there.  With
- * more than one copy hosts lose their hostId; with one, hosts whose hostId is
- * there already are refused by name. */
+ * come once.  Ranks of GPUs count on from the number of GPUs that are there.
+ * With more than one copy hosts lose their hostId; with one, hosts whose
+ * hostId is there already are refused by name. */
 lrmoeResult_t lrmoeMachineJoin(struct lrmoeMachine *machine,
                                const struct lrmoeMachine *other,
                                int32_t copies);

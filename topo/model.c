@@ -191,8 +191,7 @@ static lrmoeResult_t build(struct lrmoeTopology *topology,
   LRMOE_CHECK(lrmoeModelDomains(topology));
   LRMOE_CHECK(lrmoeModelPorts(topology));
   LRMOE_CHECK(lrmoeModelResources(topology));
-  topology->machineKey = lrmoeModelKey(topology);
-  return lrmoeSuccess;
+  return lrmoeModelKey(topology);
 }
 
 lrmoeResult_t lrmoeModelBuild(struct lrmoeMachine *machine,

@@ -21,6 +21,6 @@ lrmoeResult_t lrmoeModelDomains(struct lrmoeTopology *topology);
 lrmoeResult_t lrmoeModelResources(struct lrmoeTopology *topology);
 
 /* The machine's key; after all else and before any profile. */
-uint64_t lrmoeModelKey(const struct lrmoeTopology *topology);
+lrmoeResult_t lrmoeModelKey(struct lrmoeTopology *topology);
 
 #endif

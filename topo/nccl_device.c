@@ -216,27 +216,31 @@ static bool isUsable(const xmlNode *net) {
   return lrmoeXmlIs(net, "net") && !(flag && strcmp(flag, "0") == 0);
 }
 
+static lrmoeResult_t addPorts(struct lrmoeNccl *reader, const xmlNode *nic,
+                              int32_t index, int32_t *numPorts) {
+  for (xmlNode *net = lrmoeXmlFirst(nic); net; net = lrmoeXmlNext(net)) {
+    if (!isUsable(net)) continue;
+    LRMOE_CHECK(lrmoeNcclAddPort(reader, net, index));
+    ++*numPorts;
+  }
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeNcclAddNic(struct lrmoeNccl *reader, const xmlNode *pci,
                               const struct lrmoeNode *nic) {
-  int32_t index = 0, numPorts = 0;
+  int32_t index = 0, port = 0, numPorts = 0;
   LRMOE_CHECK(lrmoeMachineAdd(reader->machine, nic, &index));
-  for (xmlNode *child = lrmoeXmlFirst(pci); child;
-       child = lrmoeXmlNext(child)) {
-    if (!lrmoeXmlIs(child, "nic")) continue;
-    for (xmlNode *net = lrmoeXmlFirst(child); net; net = lrmoeXmlNext(net)) {
-      if (!isUsable(net)) continue;
-      LRMOE_CHECK(lrmoeNcclAddPort(reader, net, index));
-      numPorts++;
-    }
-  }
+  for (xmlNode *child = lrmoeXmlFirst(pci); child; child = lrmoeXmlNext(child))
+    if (lrmoeXmlIs(child, "nic"))
+      LRMOE_CHECK(addPorts(reader, child, index, &numPorts));
   if (!numPorts && reader->kind == lrmoeNcclTemplate) {
-    struct lrmoeNode port = lrmoeMachineNode(lrmoeNodePort, index);
-    namePort(&port, NULL, &reader->machine->nodes[index]);
-    LRMOE_CHECK(lrmoeMachineAdd(reader->machine, &port, &index));
+    struct lrmoeNode unknown = lrmoeMachineNode(lrmoeNodePort, index);
+    namePort(&unknown, NULL, &reader->machine->nodes[index]);
+    LRMOE_CHECK(lrmoeMachineAdd(reader->machine, &unknown, &port));
     numPorts = 1;
   }
-  int32_t host = reader->machine->nodes[index].host;
-  for (int32_t i = 0; i < reader->numHosts && numPorts; i++)
-    if (reader->hosts[i] == host) reader->hasPort[i] = true;
+  /* Hosts were added first, one after the other. */
+  int32_t host = reader->machine->nodes[index].host - reader->hosts[0];
+  if (numPorts) reader->hasPort[host] = true;
   return lrmoeSuccess;
 }

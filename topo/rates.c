@@ -1,26 +1,28 @@
 /* Bus addresses, and what links move by the documents of their makers. */
 #include "topo/machine.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Hex digits up to a stop character, at most `max`; NULL if there are none. */
-static const char *parseHex(const char *text, int max, int64_t *value) {
+static int hexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Past at most `max` hex digits; NULL if there are none or more. */
+static const char *parseHex(const char *text, int max, uint64_t *value) {
   int digits = 0;
   *value = 0;
-  for (; isxdigit((unsigned char)*text); text++, digits++) {
-    if (digits == max) return NULL;
-    int digit = isdigit((unsigned char)*text)
-                    ? *text - '0'
-                    : tolower((unsigned char)*text) - 'a' + 10;
-    *value = *value * 16 + digit;
+  for (; hexDigit(*text) >= 0; text++) {
+    if (++digits > max) return NULL;
+    *value = *value * 16 + (uint64_t)hexDigit(*text);
   }
   return digits ? text : NULL;
 }
 
 int64_t lrmoeBusParse(const char *text) {
-  int64_t parts[4] = {0}; /* domain, bus, device, function */
+  uint64_t parts[4] = {0}; /* domain, bus, device, function */
   const char *next = parseHex(text, 8, &parts[1]);
   if (!next || *next != ':') return LRMOE_NO_BUS;
   next = parseHex(next + 1, 2, &parts[2]);
@@ -32,7 +34,7 @@ int64_t lrmoeBusParse(const char *text) {
   if (next && *next == '.') next = parseHex(next + 1, 1, &parts[3]);
   if (!next || *next || parts[1] > 0xff || parts[2] > 0x1f || parts[3] > 7)
     return LRMOE_NO_BUS;
-  return parts[0] << 16 | parts[1] << 8 | parts[2] << 3 | parts[3];
+  return (int64_t)(parts[0] << 16 | parts[1] << 8 | parts[2] << 3 | parts[3]);
 }
 
 void lrmoeBusPrint(int64_t bus, char *text) {

@@ -197,26 +197,29 @@ static lrmoeResult_t addSource(const lrmoeTopologySource_t *source,
   return lrmoeMachineJoin(all, one, source->copies);
 }
 
+/* The next of the caller's structs, which may be of another version: each is as
+ * long as it says. */
+static lrmoeResult_t addNext(const char **given, struct lrmoeMachine *all) {
+  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
+  if (*given) {
+    LRMOE_CHECK(lrmoeConfigRead("lrmoeTopologySource_t", *given, sizeof source,
+                                &source));
+    *given += source.size;
+  } else {
+    source.kind = lrmoeSourceLive;
+  }
+  struct lrmoeMachine one = {0};
+  lrmoeResult_t result = addSource(&source, &one, all);
+  lrmoeMachineFree(&one);
+  return result;
+}
+
 static lrmoeResult_t addAll(const lrmoeTopologyConfig_t *config,
                             struct lrmoeMachine *all) {
-  static const lrmoeTopologySource_t defaults =
-      LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
-  lrmoeTopologySource_t source = defaults;
-  source.kind = lrmoeSourceLive;
+  const char *given = config->numSources ? (const char *)config->sources : NULL;
   int64_t count = config->numSources ? config->numSources : 1;
-  const char *given = (const char *)config->sources;
-  for (int64_t i = 0; i < count; i++) {
-    if (config->numSources) {
-      source = defaults;
-      LRMOE_CHECK(
-          lrmoeConfigRead("a topology source", given, sizeof source, &source));
-      given += source.size;
-    }
-    struct lrmoeMachine one = {0};
-    lrmoeResult_t result = addSource(&source, &one, all);
-    lrmoeMachineFree(&one);
-    LRMOE_CHECK(result);
-  }
+  for (int64_t i = 0; i < count; i++)
+    LRMOE_CHECK(addNext(&given, all));
   return lrmoeSuccess;
 }
 

@@ -341,7 +341,8 @@ START_TEST(allocationFaults) {
     if (result == lrmoeSuccess) break;
     numFaults++;
   }
-  ck_assert_int_eq(numFaults, 6); /* planner, homes, hosts, work, plan */
+  ck_assert_int_eq(numFaults,
+                   6); /* planner, homes, hosts, domains, work, plan */
   lrmoeTopologyDestroy(topology);
 }
 END_TEST

@@ -66,8 +66,8 @@ static const struct recorded machines[] = {
     {"oci-bm-gpu-b4-a100-flattened.xml", 8, 8, lrmoeLinkPci, 31507,
      lrmoeLinkSockets, 16000, 1, 0},
     /* 8 MI250X (16 GCDs): 4 xGMI links within a module, 1 or 2 beyond; a HDR
-     * NIC per module.  GCD 0 and 15 have no link: PCIe 4 x8 into each GCD, which
-     * is also all that one GCD can use of its NIC. */
+     * NIC per module.  GCD 0 and 15 have no link: PCIe 4 x8 into each GCD,
+     * which is also all that one GCD can use of its NIC. */
     {"rccl-topo_16p1h.xml", 16, 1, lrmoeLinkDirect, 200000, lrmoeLinkSockets,
      15753, 2, 15753},
     /* The same in a virtual machine, PCIe hidden, GCDs in another order: rank

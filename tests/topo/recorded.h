@@ -29,7 +29,7 @@ struct refusedFile {
 /* Path of a folder of the recordings. */
 int recordedFolder(const char *folder, char *path, size_t bytes);
 
-/* Path of a recorded file of NCCL's, or 0 with a message where there are none. */
+/* Path of a recorded file of NCCL's, or 0 with a message where it is not. */
 int recordedPath(const char *file, char *path, size_t bytes);
 
 #endif
