@@ -3,6 +3,20 @@
 
 #include "base/alloc.h"
 #include "base/config.h"
+#include "collectives/order.h"
+
+/* Each rank begins with itself and goes round: no rank is everybody's first
+ * target. */
+static lrmoeResult_t goRound(struct lrmoeComm *comm) {
+  int32_t numRanks = comm->numRanks;
+  LRMOE_CHECK(LRMOE_ALLOCATE(2 * (int64_t)numRanks, &comm->targets));
+  comm->sources = comm->targets + numRanks;
+  for (int32_t step = 0; step < numRanks; step++) {
+    comm->targets[step] = (comm->rank + step) % numRanks;
+    comm->sources[step] = (comm->rank - step + numRanks) % numRanks;
+  }
+  return lrmoeSuccess;
+}
 
 static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
                               struct ncclComm *nccl, lrmoeComm_t *comm) {
@@ -15,9 +29,11 @@ static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
   }
   if (result == lrmoeSuccess)
     result = transport->commUserRank(nccl, &made->rank);
+  if (result == lrmoeSuccess) result = goRound(made);
   if (result != lrmoeSuccess) {
     transport->commAbort(nccl);
     transport->commDestroy(nccl);
+    if (made) lrmoeFree(made->targets);
     lrmoeFree(made);
     return result;
   }
@@ -58,6 +74,14 @@ lrmoeResult_t lrmoeCommSplit(lrmoeComm_t comm, int color, int key,
   return lrmoeSuccess;
 }
 
+lrmoeResult_t lrmoeCommSetTopology(lrmoeComm_t comm, lrmoeTopology_t topology) {
+  LRMOE_REQUIRE(comm && topology, "%s is NULL", comm ? "topology" : "comm");
+  LRMOE_REQUIRE(topology->numRanks == comm->numRanks,
+                "the topology has %d ranks, the communicator %d",
+                topology->numRanks, comm->numRanks);
+  return lrmoeOrderMake(topology, comm->rank, comm->targets, comm->sources);
+}
+
 lrmoeResult_t lrmoeCommCount(lrmoeComm_t comm, int *count) {
   LRMOE_REQUIRE(comm && count, "comm or count is NULL");
   *count = comm->numRanks;
@@ -88,6 +112,7 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm) {
                       "the communicator still has %d layer(s)",
                       comm->numLayers);
   lrmoeResult_t result = comm->transport->commDestroy(comm->nccl);
+  lrmoeFree(comm->targets);
   lrmoeFree(comm);
   return result;
 }
@@ -164,15 +189,12 @@ static lrmoeResult_t recvUnits(struct lrmoeComm *comm,
                                comm->nccl, NULL);
 }
 
-/* Each rank begins with itself and goes round: no rank is everybody's first
- * target. */
 static lrmoeResult_t postExchange(struct lrmoeComm *comm,
                                   const struct lrmoeExchange *x,
                                   int64_t *bytesSent) {
-  int numRanks = comm->numRanks;
-  for (int step = 0; step < numRanks; step++) {
-    LRMOE_CHECK(sendUnits(comm, x, (comm->rank + step) % numRanks, bytesSent));
-    LRMOE_CHECK(recvUnits(comm, x, (comm->rank - step + numRanks) % numRanks));
+  for (int step = 0; step < comm->numRanks; step++) {
+    LRMOE_CHECK(sendUnits(comm, x, comm->targets[step], bytesSent));
+    LRMOE_CHECK(recvUnits(comm, x, comm->sources[step]));
   }
   return lrmoeSuccess;
 }

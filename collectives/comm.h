@@ -11,6 +11,10 @@ struct lrmoeComm {
   int rank;
   int numRanks;
   int numLayers; /* that must be destroyed first */
+  /* [numRanks] each: whom this rank sends to, and receives from, in each step
+   * of an all-to-all; one allocation. */
+  int32_t *targets;
+  int32_t *sources;
 };
 
 struct lrmoeWindow {

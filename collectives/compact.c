@@ -127,7 +127,7 @@ static void pushG(struct lrmoeStep *step, const void *g) {
   struct lrmoeComm *comm = layer->comm;
   int64_t stride = lrmoeWindowStride(&layer->recv, comm->numRanks);
   for (int i = 0; i < comm->numRanks; i++) {
-    int d = (comm->rank + i) % comm->numRanks;
+    int d = comm->targets[i];
     int64_t first = step->backOffsets[d];
     int64_t numRows = step->backOffsets[d + 1] - first;
     const struct lrmoeRows rows = {g, step->packTokens + first, layer->type,

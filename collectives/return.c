@@ -71,7 +71,7 @@ static void pushSums(struct lrmoeStep *step) {
   struct lrmoeComm *comm = layer->comm;
   int64_t stride = lrmoeWindowStride(&layer->back, comm->numRanks);
   for (int i = 0; i < comm->numRanks; i++) {
-    int s = (comm->rank + i) % comm->numRanks;
+    int s = comm->targets[i];
     int64_t first = step->backRecvOffsets[s];
     int64_t last = step->backRecvOffsets[s + 1];
     roundSums(step, first, last,

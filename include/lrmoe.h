@@ -473,6 +473,105 @@ lrmoeResult_t lrmoeTopologyGetResource(lrmoeTopology_t topology, int resource,
 lrmoeResult_t lrmoeTopologyGetNote(lrmoeTopology_t topology, int note,
                                    const char **text);
 
+/* ---- Calibration ------------------------------------------------------
+ *
+ * What the machine really moves, measured through a communicator.  Patterns of
+ * messages are timed at several sizes, and each gets the line
+ *     time = latency * messages + bytes / rate
+ * that is nearest to its median times.  The figures of class links replace what
+ * the topology had; ranks that share one machine's memory and compete for its
+ * cores get the others too, and lrmoeTopologyTrafficNs then takes the longest
+ * of what each message, each rank and all of them together need.
+ */
+
+/* message  one message at a time between two ranks: a figure per link class
+ * gather   from all others to one rank: what a rank can receive
+ * scatter  from one rank to all others: what a rank can send
+ * all      rings and all-to-alls: what all ranks move together */
+typedef enum {
+  lrmoePatternMessage = 0,
+  lrmoePatternGather = 1,
+  lrmoePatternScatter = 2,
+  lrmoePatternAll = 3
+} lrmoePattern_t;
+
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  lrmoePattern_t pattern;
+  lrmoeLinkClass_t linkClass; /* the farthest that has part in it */
+  int64_t latencyNs;          /* per message */
+  int64_t bytesPerSecond;     /* of all messages together */
+  int64_t medianErrorPpm; /* |predicted / measured - 1| of the samples, in */
+  int64_t worstErrorPpm;  /* millionths */
+  int64_t numSamples;
+} lrmoeTopologyFit_t;
+
+#define LRMOE_TOPOLOGY_FIT_INITIALIZER                      \
+  {                                                         \
+    sizeof(lrmoeTopologyFit_t), LRMOE_MAGIC, LRMOE_VERSION, \
+        lrmoePatternMessage, lrmoeLinkSelf, 0, 0, 0, 0, 0   \
+  }
+
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  /* Least and most bytes that a rank sends or receives at once, 64 .. 2^30.
+   * Each rank takes twice the most from lrmoeMemAlloc meanwhile. */
+  int64_t minBytes;
+  int64_t maxBytes;
+  /* Stops after so long, in ms, 1 .. 3600000; the largest sizes are left out
+   * where the time is too short for them. */
+  int64_t budgetMs;
+  /* Called on every rank after each probe, with the share that is done, in
+   * millionths; NULL: not wanted.  It must not use comm. */
+  void (*progress)(void *user, int64_t donePpm);
+  void *user;
+  int32_t numRounds; /* most times that each probe is repeated, 1..1000 */
+  int32_t reserved;
+} lrmoeCalibrationConfig_t;
+
+#define LRMOE_CALIBRATION_CONFIG_INITIALIZER                            \
+  {                                                                     \
+    sizeof(lrmoeCalibrationConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 4096, \
+        67108864, 10000, NULL, NULL, 9, 0                               \
+  }
+
+/* Measures the ranks of comm, which are those of topology in the same order,
+ * and calibrates topology with the result: the same figures on every rank.
+ * config NULL: the defaults.  Nothing else should run meanwhile.  Collective;
+ * the same topology and config on every rank, which is checked. */
+lrmoeResult_t lrmoeTopologyCalibrate(lrmoeTopology_t topology, lrmoeComm_t comm,
+                                     const lrmoeCalibrationConfig_t *config,
+                                     lrmoeStream_t stream);
+
+/* The index-th fit of a calibrated topology, from 0, by pattern and class;
+ * lrmoeInvalidArgument past the end. */
+lrmoeResult_t lrmoeTopologyGetFit(lrmoeTopology_t topology, int index,
+                                  lrmoeTopologyFit_t *fit);
+
+/* Writes the calibration of topology as a profile, a JSON file that is bound
+ * to the machine and the number of ranks; replaces a file that is there.
+ * lrmoeInvalidUsage without a calibration. */
+lrmoeResult_t lrmoeTopologySaveProfile(lrmoeTopology_t topology,
+                                       const char *path);
+
+/* Calibrates topology with a profile.  lrmoeInvalidArgument if it is of
+ * another machine or another number of ranks, lrmoeUnsupported if it is of
+ * another version, lrmoeCorrupt if it is damaged, which an edited one is too;
+ * the message names the field.  The topology then stays as it was. */
+lrmoeResult_t lrmoeTopologyLoadProfile(lrmoeTopology_t topology,
+                                       const char *path);
+
+/* Tells comm where its ranks are, those of topology in the same order: rows of
+ * an all-to-all then go out in an order in which ranks that share links (a
+ * host's NICs, a socket's interconnect) do not all use them at once.  The bytes
+ * and the results stay the same.  topology is read during the call only.
+ * Local; ranks should be told the same. */
+lrmoeResult_t lrmoeCommSetTopology(lrmoeComm_t comm, lrmoeTopology_t topology);
+
 /* ---- Planner and plan (paper 3.3, Algorithm 1) ------------------------ */
 
 typedef enum {

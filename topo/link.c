@@ -4,6 +4,7 @@
  * the edge that has most to carry for its rate: what alpha-beta models say of
  * a single message, said of every shared wire at once. */
 #include "base/alloc.h"
+#include "topo/calibration.h"
 #include "topo/path.h"
 
 #include <string.h>
@@ -221,6 +222,8 @@ lrmoeResult_t lrmoeTopologyTrafficNs(lrmoeTopology_t topology,
                 !topology ? "topology"
                 : !bytes  ? "bytes"
                           : "ns");
+  if (lrmoeTopologyHasCrowd(topology))
+    return lrmoeTopologyCrowdNs(topology, bytes, ns);
   struct traffic traffic = {.topology = topology};
   size_t numEdges = (size_t)lrmoeNumEdges(topology);
   size_t numRanks = (size_t)topology->numRanks;

@@ -243,12 +243,17 @@ lrmoeResult_t lrmoeTopologyOpen(const lrmoeTopologyConfig_t *config,
     LRMOE_CHECK(
         lrmoeConfigRead("lrmoeTopologyConfig_t", config, sizeof known, &known));
   LRMOE_CHECK(checkConfig(&known));
-  if (known.profile)
-    return LRMOE_FAIL(lrmoeUnsupported, "profiles are not read yet");
   struct lrmoeMachine all = {0};
+  struct lrmoeTopology *made = NULL;
   struct lrmoeModelConfig model = {known.numRanks, known.rankOrder};
   lrmoeResult_t result = addAll(&known, &all);
-  if (result == lrmoeSuccess) result = lrmoeModelBuild(&all, &model, topology);
+  if (result == lrmoeSuccess) result = lrmoeModelBuild(&all, &model, &made);
   lrmoeMachineFree(&all);
+  if (result == lrmoeSuccess && known.profile)
+    result = lrmoeTopologyLoadProfile(made, known.profile);
+  if (result == lrmoeSuccess)
+    *topology = made;
+  else
+    lrmoeTopologyDestroy(made);
   return result;
 }

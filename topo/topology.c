@@ -64,6 +64,13 @@ static lrmoeResult_t countUsable(hwloc_topology_t machine,
   return lrmoeSuccess;
 }
 
+static uint64_t hashModel(hwloc_topology_t machine) {
+  hwloc_obj_t package = hwloc_get_obj_by_type(machine, HWLOC_OBJ_PACKAGE, 0);
+  const char *model =
+      package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
+  return lrmoeHash(1, model ? model : "", model ? strlen(model) : 0);
+}
+
 static lrmoeResult_t readMachine(struct lrmoeTopology *topology) {
   hwloc_topology_t machine;
   if (hwloc_topology_init(&machine))
@@ -71,6 +78,7 @@ static lrmoeResult_t readMachine(struct lrmoeTopology *topology) {
                       strerror(errno));
   lrmoeResult_t result = lrmoeLiveLoad(machine);
   if (result == lrmoeSuccess) result = countUsable(machine, topology);
+  if (result == lrmoeSuccess) topology->machineKey = hashModel(machine);
   hwloc_topology_destroy(machine);
   return result;
 }
@@ -80,11 +88,12 @@ void lrmoeTopologyDefaults(struct lrmoeTopology *topology) {
                                      .memory = guessedMemoryLink};
 }
 
-/* So that a profile of one machine is not taken for another's. */
+/* So that a profile of one machine is not taken for another's.  Begins with
+ * the hash of the processors' model. */
 static uint64_t keyOf(const struct lrmoeTopology *topology) {
   const int64_t values[] = {topology->numRanks, topology->numCores,
                             topology->numNumaNodes};
-  return lrmoeHash(1, values, sizeof values);
+  return lrmoeHash(topology->machineKey, values, sizeof values);
 }
 
 lrmoeResult_t lrmoeTopologyCreate(int numRanks, lrmoeTopology_t *topology) {
@@ -107,6 +116,7 @@ lrmoeResult_t lrmoeTopologyCreate(int numRanks, lrmoeTopology_t *topology) {
 
 lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology) {
   if (!topology) return lrmoeSuccess;
+  lrmoeFree(topology->fits);
   lrmoeMachineFree(&topology->machine);
   lrmoeFree(topology->places);
   lrmoeFree(topology->reaches);

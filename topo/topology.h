@@ -6,6 +6,7 @@
 #ifndef LRMOE_TOPO_TOPOLOGY_H
 #define LRMOE_TOPO_TOPOLOGY_H
 
+#include "topo/fit.h"
 #include "topo/machine.h"
 
 enum {
@@ -16,6 +17,13 @@ enum {
 struct lrmoeClassFigure {
   int64_t latencyNs;
   int64_t bytesPerSecond;
+};
+
+/* What a calibration says about a pattern of messages. */
+struct lrmoeFit {
+  lrmoePattern_t pattern;
+  lrmoeLinkClass_t linkClass;
+  struct lrmoeLine line;
 };
 
 /* Where a rank is. */
@@ -60,8 +68,10 @@ struct lrmoeTopology {
   int32_t numDomains;
   bool calibrated;
   uint64_t machineKey;
-  lrmoeLink_t self;   /* from a rank to itself */
-  lrmoeLink_t memory; /* to another rank in the same memory */
+  lrmoeLink_t self;      /* from a rank to itself */
+  lrmoeLink_t memory;    /* to another rank in the same memory */
+  struct lrmoeFit *fits; /* [numFits] by pattern, class; owned */
+  int32_t numFits;
   /* What follows is empty after lrmoeTopologyCreate: places is NULL. */
   struct lrmoeMachine machine; /* wires sorted by from, to, kind */
   struct lrmoePlace *places;   /* [numRanks] */

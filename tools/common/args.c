@@ -213,8 +213,10 @@ static void printArg(const struct toolArg *arg, FILE *out) {
 }
 
 void toolArgsUsage(const struct toolProgram *program, FILE *out) {
-  fprintf(out, "Usage: %s [options]\n\n%s\n\nOptions [default]:\n",
-          program->name, program->summary);
+  fprintf(out, "Usage: %s [options]%s%s%s\n\n%s\n\nOptions [default]:\n",
+          program->name, program->operandMeta ? " [" : "",
+          program->operandMeta ? program->operandMeta : "",
+          program->operandMeta ? "]" : "", program->summary);
   for (const struct toolArg *arg = program->args; arg->name; arg++)
     printArg(arg, out);
   for (const struct toolArg *arg = commonArgs; arg->name; arg++)
@@ -276,7 +278,12 @@ static enum toolArgsOutcome bad(struct toolError *error,
 static enum toolArgsOutcome readOption(struct toolProgram *program, char **argv,
                                        int *at, struct toolError *error) {
   const char *word = argv[*at];
-  if (word[0] != '-' || !word[1] || strcmp(word, "--") == 0) {
+  int isOption = word[0] == '-' && word[1] && strcmp(word, "--") != 0;
+  if (!isOption && *word && program->operandMeta && !program->operand) {
+    program->operand = word;
+    return toolArgsRun;
+  }
+  if (!isOption) {
     toolFail(error, toolBadInput, "\"%.100s\" is not an option (try --help)",
              word);
     return toolArgsBad;

@@ -63,7 +63,10 @@ struct toolProgram {
   const char *name;
   const char *summary; /* what it does, one sentence */
   const struct toolArg *args;
-  const char *json; /* set by -J */
+  const char *json;        /* set by -J */
+  const char *operandMeta; /* "FILE": takes one word that is no option; NULL:
+                              takes none */
+  const char *operand;     /* set by it */
 };
 
 enum toolArgsOutcome {

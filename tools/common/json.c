@@ -3,15 +3,13 @@
 #include "tools/common/json.h"
 
 #include "lrmoe.h"
+#include "tools/common/file.h"
 
-#include <errno.h>
 #include <jansson.h>
-#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct toolJson {
   const char *path; /* as given */
@@ -114,34 +112,13 @@ static void beginDocument(struct toolJson *json,
 
 /* ---- The file ----------------------------------------------------------- */
 
-/* Whether path is there and not a regular file. */
-static int isSpecial(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-}
-
-/* The folder of path, where the temporary file will be. */
-static void folderOf(const char *path, char folder[PATH_MAX]) {
-  const char *slash = strrchr(path, '/');
-  size_t length = slash ? (size_t)(slash - path) : 1;
-  snprintf(folder, PATH_MAX, "%.*s", slash ? (int)length : 1,
-           slash ? path : ".");
-  if (slash == path) snprintf(folder, PATH_MAX, "/");
-}
-
 enum toolExit toolJsonBegin(const struct toolProgram *program,
                             struct toolJson **json, struct toolError *error) {
   *json = NULL;
   const char *path = program->json;
   if (!path) return toolGood;
-  char folder[PATH_MAX];
-  folderOf(path, folder);
-  struct stat status;
-  int isFolder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-  if (!*path || strlen(path) >= PATH_MAX - 16 || isFolder ||
-      access(isSpecial(path) ? path : folder, W_OK))
-    return toolFail(error, toolBadInput, "option --json: \"%.200s\" %s", path,
-                    isFolder ? "is a folder" : "cannot be written");
+  enum toolExit code = toolFileProbe("json", path, error);
+  if (code != toolGood) return code;
   struct toolJson *made = calloc(1, sizeof *made);
   if (!made) return toolFail(error, toolRunFailed, "no memory for --json");
   made->path = path;
@@ -150,59 +127,20 @@ enum toolExit toolJsonBegin(const struct toolProgram *program,
   return toolGood;
 }
 
-static int writeTo(const struct toolJson *json, FILE *file) {
-  int isBad = json_dumpf(json->document, file, JSON_INDENT(1)) != 0;
-  isBad |= fputc('\n', file) == EOF;
-  isBad |= fflush(file) != 0;
-  return isBad;
-}
-
-static int writeDirectly(const struct toolJson *json) {
-  FILE *file = fopen(json->path, "w");
-  if (!file) return 1;
-  int isBad = writeTo(json, file);
-  return (fclose(file) != 0) | isBad;
-}
-
-/* A new file has the rights that open() would have given it. */
-static mode_t newFileMode(void) {
-  mode_t mask = umask(0);
-  umask(mask);
-  return 0666 & ~mask;
-}
-
-static int writeAndRename(const struct toolJson *json) {
-  char target[PATH_MAX], temporary[PATH_MAX + 8];
-  if (!realpath(json->path, target)) /* a new file, or a link to one */
-    snprintf(target, sizeof target, "%s", json->path);
-  snprintf(temporary, sizeof temporary, "%s.XXXXXX", target);
-  int descriptor = mkstemp(temporary);
-  if (descriptor < 0) return 1;
-  fchmod(descriptor, newFileMode());
-  FILE *file = fdopen(descriptor, "w");
-  if (!file) {
-    close(descriptor);
-    unlink(temporary);
-    return 1;
-  }
-  int isBad = writeTo(json, file);
-  isBad |= fclose(file) != 0;
-  if (!isBad && rename(temporary, target) == 0) return 0;
-  int why = errno;
-  unlink(temporary);
-  errno = why;
-  return 1;
-}
-
 enum toolExit toolJsonEnd(struct toolJson *json, struct toolError *error) {
   if (!json) return toolGood;
+  char *text =
+      json->isBroken ? NULL : json_dumps(json->document, JSON_INDENT(1));
+  size_t length = text ? strlen(text) : 0;
   enum toolExit code = toolGood;
-  if (json->isBroken)
+  if (text) {
+    text[length] = '\n'; /* in the place of the end mark */
+    code = toolFileWrite("json", json->path, text, length + 1, error);
+  } else {
     code = toolFail(error, toolRunFailed,
                     "--json: out of memory, or a text that is not UTF-8");
-  else if (isSpecial(json->path) ? writeDirectly(json) : writeAndRename(json))
-    code = toolFail(error, toolBadInput, "option --json: \"%.200s\": %s",
-                    json->path, strerror(errno));
+  }
+  free(text);
   toolJsonDrop(json);
   return code;
 }

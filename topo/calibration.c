@@ -1,0 +1,245 @@
+/* Calibrating a topology: see calibration.h.
+ *
+ * Ranks in one memory.  A message is copied by a core, the receiver's, and
+ * there may be fewer cores than ranks: what is shared is not a link but the
+ * cores, and the memory behind them.  The lines of `gather` say how long each
+ * rank would take for what it receives, were it alone: L[r].  The line of `all`
+ * says how long all of it takes when every rank has an equal part: A.  So
+ * P = sum(L) / A ranks can copy at once.  The system gives each rank that still
+ * has work the same share, so while k ranks have work each advances at
+ * min(1, P / k): with L in ascending order the time is
+ *     sum over i of (L[i] - L[i-1]) / min(1, P / (G - i))
+ * which is A where the ranks have equal parts and L[r] where one has all.  It is
+ * at least what the line of `scatter` says of each sender and that of `message`
+ * of each message.  What a rank copies to itself counts as received. */
+#include "topo/calibration.h"
+
+#include "base/alloc.h"
+#include "base/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *lrmoePatternName(lrmoePattern_t pattern) {
+  static const char *const names[lrmoeNumPatterns] = {"message", "gather",
+                                                      "scatter", "all"};
+  return (unsigned)pattern < lrmoeNumPatterns ? names[pattern] : NULL;
+}
+
+const char *lrmoeLinkClassName(lrmoeLinkClass_t linkClass) {
+  static const char *const names[lrmoeNumLinkClasses] = {
+      "self", "memory",      "device",  "direct", "switched",
+      "pci",  "host bridge", "sockets", "nic",    "none"};
+  return (unsigned)linkClass < lrmoeNumLinkClasses ? names[linkClass] : NULL;
+}
+
+/* ---- Applying ----------------------------------------------------------- */
+
+static int isBefore(const struct lrmoeFit *left, const struct lrmoeFit *right) {
+  if (left->pattern != right->pattern) return left->pattern < right->pattern;
+  return left->linkClass < right->linkClass;
+}
+
+/* Puts a fit into its place among the sorted first `count`. */
+static lrmoeResult_t insert(struct lrmoeFit *fits, int32_t count,
+                            const struct lrmoeFit *fit) {
+  int32_t at = count;
+  while (at > 0 && isBefore(fit, &fits[at - 1]))
+    at--;
+  LRMOE_REQUIRE(at == 0 || isBefore(&fits[at - 1], fit),
+                "two fits of pattern %s, class %s",
+                lrmoePatternName(fit->pattern),
+                lrmoeLinkClassName(fit->linkClass));
+  memmove(fits + at + 1, fits + at, (size_t)(count - at) * sizeof *fits);
+  fits[at] = *fit;
+  return lrmoeSuccess;
+}
+
+static void calibrateClass(struct lrmoeTopology *topology,
+                           const struct lrmoeFit *fit) {
+  lrmoeLink_t link = {fit->linkClass, 0, fit->line.latencyNs,
+                      fit->line.bytesPerSecond};
+  struct lrmoeClassFigure figure = {fit->line.latencyNs,
+                                    fit->line.bytesPerSecond};
+  if (fit->linkClass == lrmoeLinkSelf) topology->self = link;
+  if (fit->linkClass == lrmoeLinkMemory) topology->memory = link;
+  lrmoeTopologyCalibrateClass(topology, fit->linkClass, figure);
+}
+
+lrmoeResult_t lrmoeTopologyApplyFits(struct lrmoeTopology *topology,
+                                     const struct lrmoeFit *fits,
+                                     int32_t numFits) {
+  struct lrmoeFit *sorted = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(numFits + 1, &sorted));
+  for (int32_t i = 0; i < numFits; i++) {
+    lrmoeResult_t result = insert(sorted, i, &fits[i]);
+    if (result == lrmoeSuccess) continue;
+    lrmoeFree(sorted);
+    return result;
+  }
+  lrmoeFree(topology->fits);
+  topology->fits = sorted;
+  topology->numFits = numFits;
+  topology->calibrated = true;
+  for (int32_t i = 0; i < numFits; i++)
+    if (sorted[i].pattern == lrmoePatternMessage)
+      calibrateClass(topology, &sorted[i]);
+  return lrmoeSuccess;
+}
+
+const struct lrmoeFit *
+lrmoeTopologyFindFit(const struct lrmoeTopology *topology,
+                     lrmoePattern_t pattern, lrmoeLinkClass_t linkClass) {
+  for (int32_t i = 0; i < topology->numFits; i++)
+    if (topology->fits[i].pattern == pattern &&
+        topology->fits[i].linkClass == linkClass)
+      return &topology->fits[i];
+  return NULL;
+}
+
+lrmoeResult_t lrmoeTopologyGetFit(lrmoeTopology_t topology, int index,
+                                  lrmoeTopologyFit_t *fit) {
+  LRMOE_REQUIRE(topology, "topology is NULL");
+  LRMOE_REQUIRE(index >= 0 && index < topology->numFits, "fit %d of %d", index,
+                topology->numFits);
+  const struct lrmoeFit *found = &topology->fits[index];
+  lrmoeTopologyFit_t full = LRMOE_TOPOLOGY_FIT_INITIALIZER;
+  full.pattern = found->pattern;
+  full.linkClass = found->linkClass;
+  full.latencyNs = found->line.latencyNs;
+  full.bytesPerSecond = found->line.bytesPerSecond;
+  full.medianErrorPpm = found->line.medianErrorPpm;
+  full.worstErrorPpm = found->line.worstErrorPpm;
+  full.numSamples = found->line.numSamples;
+  return lrmoeViewWrite("lrmoeTopologyFit_t", &full, sizeof full, fit);
+}
+
+/* ---- Ranks in one memory ------------------------------------------------ */
+
+__extension__ typedef unsigned __int128 wide;
+
+/* Messages and bytes that one line is asked about. */
+struct load {
+  int64_t messages;
+  int64_t bytes;
+};
+
+struct crowd {
+  const struct lrmoeLine *lines[lrmoeNumPatterns];
+  const struct lrmoeLine *self;
+  int32_t numRanks;
+  struct load *received; /* [numRanks] */
+  struct load *sent;     /* [numRanks] */
+  int64_t *alone;        /* [numRanks] L, ascending */
+  struct load total;
+  int64_t ns;
+};
+
+static const struct lrmoeLine *lineOf(const struct lrmoeTopology *topology,
+                                      lrmoePattern_t pattern,
+                                      lrmoeLinkClass_t linkClass) {
+  const struct lrmoeFit *fit =
+      lrmoeTopologyFindFit(topology, pattern, linkClass);
+  return fit ? &fit->line : NULL;
+}
+
+static bool findLines(const struct lrmoeTopology *topology,
+                      struct crowd *crowd) {
+  bool found = true;
+  for (int p = 0; p < lrmoeNumPatterns; p++) {
+    crowd->lines[p] = lineOf(topology, (lrmoePattern_t)p, lrmoeLinkMemory);
+    found &= crowd->lines[p] != NULL;
+  }
+  crowd->self = lineOf(topology, lrmoePatternMessage, lrmoeLinkSelf);
+  return found && crowd->self;
+}
+
+bool lrmoeTopologyHasCrowd(const struct lrmoeTopology *topology) {
+  struct crowd crowd = {0};
+  return !topology->places && findLines(topology, &crowd);
+}
+
+static void addLoad(struct load *load, int64_t bytes) {
+  load->messages++;
+  load->bytes =
+      bytes > INT64_MAX - load->bytes ? INT64_MAX : load->bytes + bytes;
+}
+
+static void take(struct crowd *crowd, const struct lrmoeLine *line,
+                 const struct load *load) {
+  if (!load->messages) return;
+  int64_t ns = lrmoeLineNs(line, load->messages, load->bytes);
+  if (ns > crowd->ns) crowd->ns = ns;
+}
+
+static int compareTimes(const void *left, const void *right) {
+  int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+  return (a > b) - (a < b);
+}
+
+/* numBusy / P, what ranks that share the cores are slower than alone, in units
+ * of 2^-20, at least 1. */
+static uint64_t slownessOf(int64_t numBusy, int64_t together, wide sum) {
+  const uint64_t one = 1 << 20, most = (uint64_t)1 << 60;
+  wide slowness = (wide)numBusy * (wide)together * one / sum;
+  if (slowness < one) return one;
+  return slowness > most ? most : (uint64_t)slowness;
+}
+
+/* The time that ranks need which share the cores: see above. */
+static void takeShared(struct crowd *crowd) {
+  wide sum = 0, ns = 0;
+  for (int32_t r = 0; r < crowd->numRanks; r++) {
+    const struct load *load = &crowd->received[r];
+    crowd->alone[r] = lrmoeLineNs(crowd->lines[lrmoePatternGather],
+                                  load->messages, load->bytes);
+    sum += (wide)crowd->alone[r];
+  }
+  if (!sum) return;
+  int64_t together = lrmoeLineNs(crowd->lines[lrmoePatternAll],
+                                 crowd->total.messages, crowd->total.bytes);
+  qsort(crowd->alone, (size_t)crowd->numRanks, sizeof *crowd->alone,
+        compareTimes);
+  for (int32_t r = 0; r < crowd->numRanks; r++) {
+    int64_t more = crowd->alone[r] - (r ? crowd->alone[r - 1] : 0);
+    ns += (wide)more * slownessOf(crowd->numRanks - r, together, sum) >> 20;
+  }
+  if (ns > INT64_MAX) ns = INT64_MAX;
+  if ((int64_t)ns > crowd->ns) crowd->ns = (int64_t)ns;
+}
+
+static lrmoeResult_t addTraffic(struct crowd *crowd, const int64_t *bytes) {
+  int32_t numRanks = crowd->numRanks;
+  for (int64_t i = 0; i < (int64_t)numRanks * numRanks; i++) {
+    int64_t from = i / numRanks, to = i % numRanks;
+    LRMOE_REQUIRE(bytes[i] >= 0, "%lld B from rank %lld to rank %lld",
+                  (long long)bytes[i], (long long)from, (long long)to);
+    if (!bytes[i]) continue;
+    take(crowd, from == to ? crowd->self : crowd->lines[lrmoePatternMessage],
+         &(struct load){1, bytes[i]});
+    addLoad(&crowd->total, bytes[i]);
+    addLoad(&crowd->received[to], bytes[i]);
+    if (from != to) addLoad(&crowd->sent[from], bytes[i]);
+  }
+  for (int32_t r = 0; r < numRanks; r++)
+    take(crowd, crowd->lines[lrmoePatternScatter], &crowd->sent[r]);
+  takeShared(crowd);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeTopologyCrowdNs(const struct lrmoeTopology *topology,
+                                   const int64_t *bytes, int64_t *ns) {
+  struct crowd crowd = {.numRanks = topology->numRanks};
+  if (!findLines(topology, &crowd))
+    return LRMOE_FAIL(lrmoeInternalError,
+                      "the topology knows no crowd of ranks");
+  int64_t numRanks = topology->numRanks;
+  LRMOE_CHECK(LRMOE_ALLOCATE(2 * numRanks, &crowd.received));
+  crowd.sent = crowd.received + numRanks;
+  lrmoeResult_t result = LRMOE_ALLOCATE(numRanks, &crowd.alone);
+  if (result == lrmoeSuccess) result = addTraffic(&crowd, bytes);
+  if (result == lrmoeSuccess) *ns = crowd.ns;
+  lrmoeFree(crowd.alone);
+  lrmoeFree(crowd.received);
+  return result;
+}
