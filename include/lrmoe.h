@@ -244,29 +244,95 @@ lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology);
 
 /* ---- Planner and plan (paper 3.3, Algorithm 1) ------------------------ */
 
+typedef enum {
+  lrmoeSwiglu = 0,
+  lrmoeGelu = 1
+} lrmoeActivation_t;
+
+/* Which d(alpha) = <g, d y / d alpha> come back.
+ * kept      those of kept pairs; the others are zero.  An approximation of the
+ *           router gradient, said once in the log.
+ * owner     all, exact: combine brings a row per pair home, which the source
+ *           keeps until select.  With `pre` it is as exact as alpha * phi is
+ *           in the layer's dtype, and 0 where alpha is 0.
+ * executor  all, exact: g goes to every rank of a token, and FC2's data
+ *           gradient runs on all pairs.  Needs saved state full and
+ *           lrmoeWireDedup. */
+typedef enum {
+  lrmoeRouterGradKept = 0,
+  lrmoeRouterGradOwner = 1,
+  lrmoeRouterGradExecutor = 2
+} lrmoeRouterGrad_t;
+
+/* What the executor keeps between forward and backward.
+ * full  the input row and the FC1 output of every pair
+ * none  neither: backward brings the input rows of kept pairs again and
+ *       computes FC1 again (no row of a dropped pair is kept or computed) */
+typedef enum {
+  lrmoeSavedFull = 0,
+  lrmoeSavedNone = 1
+} lrmoeSavedState_t;
+
 /* Where instances stand.
- * fixed  at their homes only, no replicas
- * lrmoe  at their homes, and replicas in the spare slots that level the ranks:
- *        the lowest peak of kept pairs that the search finds, then of forward
- *        pairs, then the fewest moves in the worst case */
+ * fixed         at their homes only, no replicas
+ * lrmoe         at their homes, and replicas in the spare slots that level the
+ *               ranks: the lowest peak of kept pairs that the search finds,
+ *               then of forward pairs, then the fewest moves in the worst case
+ * Those of others, for comparison, from their published descriptions:
+ * proportional  replicas in proportion to load (SYMI, EfficientMoE)
+ * eplb          replicas of the hottest, packed largest first (EPLB)
+ * quota         excess moved to slack, step by step (UltraEP)
+ * shadow        the hottest experts everywhere (FasterMoE)
+ * flex          expand the hottest, shrink the coldest (FlexMoE)
+ * permute       homes exchanged, no replicas (SmartMoE)
+ * relayout      counts and largest-first placement anew (LAER-MoE)
+ * topo          excess to slack, near ranks first (TopoEP) */
 typedef enum {
   lrmoePolicyFixed = 0,
-  lrmoePolicyLrmoe = 1
+  lrmoePolicyLrmoe = 1,
+  lrmoePolicyProportional = 2,
+  lrmoePolicyEplb = 3,
+  lrmoePolicyQuota = 4,
+  lrmoePolicyShadow = 5,
+  lrmoePolicyFlex = 6,
+  lrmoePolicyPermute = 7,
+  lrmoePolicyRelayout = 8,
+  lrmoePolicyTopo = 9
 } lrmoePolicy_t;
 
-/* How many pairs of each expert backward keeps.
- * none     K[e] = n[e]
- * uniform  K[e] = ceil(retain * n[e]) */
+/* How many pairs of each expert backward keeps, with rho the retention and n
+ * the demand.
+ * none      K[e] = n[e]
+ * uniform   K[e] = ceil(rho * n[e])
+ * overload  as uniform, but with retain `largest` pairs are dropped only where
+ *           a capacity binds: K / n is max-min fair over the experts, and the
+ *           sum of K the largest that fits
+ * capacity  K[e] = min(n[e], ceil(capacityPpm * mean of n / 10^6)), the rule
+ *           of GShard, Switch and DeepSpeed; rho plays no part */
 typedef enum {
   lrmoeQuotaNone = 0,
-  lrmoeQuotaUniform = 1
+  lrmoeQuotaUniform = 1,
+  lrmoeQuotaOverload = 2,
+  lrmoeQuotaCapacity = 3
 } lrmoeQuota_t;
+
+/* What rho is (Algorithm 1, lines 2 to 8).
+ * exact    retainPpm: what does not fit is refused
+ * largest  the largest up to retainPpm that fits memory and window where the
+ *          instances stand: of uniform in millionths, of overload in pairs
+ * grid     the largest of 1000000, 900000, 800000 and 700000 millionths (C0,
+ *          C10, C20, C30) up to retainPpm that fits */
+typedef enum {
+  lrmoeRetainExact = 0,
+  lrmoeRetainLargest = 1,
+  lrmoeRetainGrid = 2
+} lrmoeRetain_t;
 
 typedef struct {
   size_t size;
   uint32_t magic;
   uint32_t version;
-  /* Retention rho in millionths, 0..1000000. */
+  /* Retention rho in millionths, 0..1000000; see lrmoeRetain_t. */
   int64_t retainPpm;
   /* Most pairs a rank can execute in one step (its buffers); 0: no limit. */
   int64_t maxPairs;
@@ -278,12 +344,55 @@ typedef struct {
   lrmoeQuota_t quota;
   /* Spare slots for replicas per rank, 0..1024; 0 with lrmoePolicyFixed. */
   int32_t slots;
+
+  /* Memory and communication of a layer: see lrmoeRankMemory_t.  hidden 0: no
+   * model; then memoryBytes and windowNs are 0 too. */
+  int64_t hidden;      /* H */
+  int64_t ffn;         /* F */
+  int64_t memoryBytes; /* of each rank, for what lrmoeRankMemory_t lists; 0: no
+                          limit */
+  int64_t weightBytes; /* weights of one expert; 0: from H, F and element */
+  int64_t gradBytes;   /* its weight gradient; 0: fp32 */
+  int64_t windowNs;    /* T_ovlp: most time that backward's rows may take on the
+                          wire; 0: no limit */
+
+  /* Quotas. */
+  int64_t minRetainPpm; /* least K / n of every expert, 0..retainPpm */
+  int64_t capacityPpm;  /* capacity factor, lrmoeQuotaCapacity only */
+
+  /* Knobs of policy lrmoe.  0 leaves each out. */
+  int64_t tolerancePpm;    /* eps: peaks up to (1 + eps) mean are as good; fewer
+                              replicas win */
+  int64_t minReplicaPairs; /* least forward pairs of a replica */
+  int64_t maxReplicas;     /* most replicas in all */
+  int64_t balancedPpm;     /* keep the previous plan's instances (none: homes)
+                              while their peak is up to (1 + this) mean */
+  int64_t hysteresisPpm;   /* and unless new ones lower their peak by more than
+                              this part of it */
+  /* Is a replica worth its transfer?  In ns, from replica_perf. */
+  int64_t materialiseNs; /* to bring a replica's weights */
+  int64_t reduceNs;      /* to bring its gradient home */
+  int64_t pairNs;        /* a pair takes in forward and backward; 0: replicas
+                            cost nothing */
+  /* [numPinned, 2] expert and rank of replicas that must stand, NULL: none.
+   * Read during the call only. */
+  const int32_t *pinned;
+  int32_t numPinned;
+  int32_t elementBytes; /* of a row's element: 2 or 4 */
+  int32_t topk;         /* k: most rows that a token has; 0: unknown */
+  lrmoeRetain_t retain;
+  lrmoeActivation_t activation;
+  lrmoeRouterGrad_t routerGrad;
+  lrmoeSavedState_t savedState;
+  int32_t reserved;
 } lrmoePlannerConfig_t;
 
-#define LRMOE_PLANNER_CONFIG_INITIALIZER                                  \
-  {                                                                       \
-    sizeof(lrmoePlannerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 1000000, 0, \
-        NULL, 0, lrmoePolicyFixed, lrmoeQuotaUniform, 0                   \
+#define LRMOE_PLANNER_CONFIG_INITIALIZER                                      \
+  {                                                                           \
+    sizeof(lrmoePlannerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 1000000, 0,     \
+        NULL, 0, lrmoePolicyFixed, lrmoeQuotaUniform, 0, 0, 0, 0, 0, 0, 0, 0, \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 2, 0, lrmoeRetainExact,           \
+        lrmoeSwiglu, lrmoeRouterGradKept, lrmoeSavedFull, 0                   \
   }
 
 /* Makes a planner for the ranks of topology, which is read during the call
@@ -301,7 +410,71 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner);
  * call at a time for one planner. */
 lrmoeResult_t lrmoePlanMake(lrmoePlanner_t planner, const int64_t *demand,
                             lrmoePlan_t *plan);
+
+/* What a plan may build on besides this step's demand.  All ranks must give
+ * the same: lrmoeDispatch compares plans. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  /* Of the same ranks, experts and homes, for balancedPpm and hysteresisPpm;
+   * NULL: none.  Read during the call only. */
+  lrmoePlan_t previous;
+  /* [E] expected load of each expert, such as a moving average, from which
+   * policies that act on history place; NULL: this step's demand.  Read during
+   * the call only. */
+  const int64_t *loads;
+  /* 1: where nothing fits, still make the plan that comes nearest; its view
+   * says which constraint it breaks. */
+  int32_t bestEffort;
+  int32_t reserved;
+} lrmoePlanInput_t;
+
+#define LRMOE_PLAN_INPUT_INITIALIZER \
+  { sizeof(lrmoePlanInput_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, NULL, 0, 0 }
+
+/* As lrmoePlanMake, which is this with input NULL. */
+lrmoeResult_t lrmoePlanMakeWith(lrmoePlanner_t planner, const int64_t *demand,
+                                const lrmoePlanInput_t *input,
+                                lrmoePlan_t *plan);
 lrmoeResult_t lrmoePlanDestroy(lrmoePlan_t plan);
+
+/* Bytes on one rank, with b = elementBytes, u = 2F (SwiGLU) or F (GELU) the
+ * width of FC1's output, f = forward pairs, x = kept pairs and m = worst-case
+ * moves into the rank.  A row is charged per pair, though ranks send one per
+ * (token, rank).  The weights of experts at home are not in here.
+ *   forward   f * (H + F) * b: output row and FC2's input
+ *   saved     f * (H + u) * b: input row and FC1's output; of savedState none
+ *             they are forward's only, and nothing stays
+ *   replicas  (weightBytes + gradBytes) each
+ *   backward  x * (2H + 2F + u) * b: g, dx, FC2's input anew, its gradient and
+ *             that of FC1's output; of savedState none (H + u) more a pair
+ *   moves     m * (H + u) * b: input row again and FC1's output computed again;
+ *             0 of savedState none, where every kept pair has them
+ *   router    0 of kept; of owner a row H * b for each pair of the rank's
+ *             tokens; of executor (f - x) * (H + F) * b: g of dropped pairs
+ * Forward and backward are different times: the peak is
+ *   replicas + router + saved + max(forward, backward + moves),
+ * where saved counts with forward whatever savedState is, and router of
+ * executor counts with backward. */
+typedef struct {
+  int64_t forwardBytes;
+  int64_t savedBytes; /* kept from forward to backward */
+  int64_t replicaBytes;
+  int64_t backwardBytes;
+  int64_t moveBytes;
+  int64_t routerBytes;
+  int64_t peakBytes;
+} lrmoeRankMemory_t;
+
+/* What limits a plan. */
+typedef enum {
+  lrmoeConstraintNone = 0,
+  lrmoeConstraintPairs = 1,          /* maxPairs, in pairs */
+  lrmoeConstraintForwardMemory = 2,  /* memoryBytes in forward, in bytes */
+  lrmoeConstraintBackwardMemory = 3, /* memoryBytes in backward, in bytes */
+  lrmoeConstraintWindow = 4          /* windowNs, in ns */
+} lrmoeConstraint_t;
 
 /* Pointers live as long as the plan.  Instances are listed by expert, then
  * rank: expert e owns [instanceOffsets[e], instanceOffsets[e + 1]). */
@@ -335,13 +508,24 @@ typedef struct {
    * max(0, X - max(0, K - (n - F))); and the most of them into one rank. */
   int64_t movesIn;
   int64_t peakMovesIn;
+  /* 0 and NULL without a model (hidden 0), but for what follows from counts. */
+  int64_t retainPpm; /* kept of pairs, rounded down; 1000000 of no pairs */
+  int64_t commNs;    /* T_comm: backward's rows, both ways, on the topology */
+  int64_t crossNodeBytes; /* between hosts: rows of forward and backward, and
+                             weights and gradients of replicas */
+  const lrmoeRankMemory_t *memory; /* [G] */
+  /* The constraint that has least to spare, relative to its limit, on which
+   * rank (-1: all), and what is left in its unit: negative is missing. */
+  int64_t constraintSlack;
+  lrmoeConstraint_t constraint;
+  int32_t constraintRank;
 } lrmoePlanView_t;
 
 #define LRMOE_PLAN_VIEW_INITIALIZER                                           \
   {                                                                           \
     sizeof(lrmoePlanView_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, NULL, \
         NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, lrmoePolicyFixed, 0, 0,  \
-        0, 0, 0, 0, 0                                                         \
+        0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, lrmoeConstraintNone, -1              \
   }
 
 lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view);
@@ -357,11 +541,6 @@ lrmoeResult_t lrmoePlanLoad(const void *buffer, size_t bytes,
 
 /* ---- Layer ------------------------------------------------------------ */
 
-typedef enum {
-  lrmoeSwiglu = 0,
-  lrmoeGelu = 1
-} lrmoeActivation_t;
-
 /* Where the routing weight alpha multiplies.
  * post  the expert's output (the paper, DeepSpeed, Megatron-Core to 0.12)
  * pre   FC2's input (Megatron-Core from 0.13) */
@@ -369,30 +548,6 @@ typedef enum {
   lrmoeWeightPost = 0,
   lrmoeWeightPre = 1
 } lrmoeWeightConvention_t;
-
-/* Which d(alpha) = <g, d y / d alpha> come back.
- * kept      those of kept pairs; the others are zero.  An approximation of the
- *           router gradient, said once in the log.
- * owner     all, exact: combine brings a row per pair home, which the source
- *           keeps until select.  With `pre` it is as exact as alpha * phi is
- *           in the layer's dtype, and 0 where alpha is 0.
- * executor  all, exact: g goes to every rank of a token, and FC2's data
- *           gradient runs on all pairs.  Needs saved state full and
- *           lrmoeWireDedup. */
-typedef enum {
-  lrmoeRouterGradKept = 0,
-  lrmoeRouterGradOwner = 1,
-  lrmoeRouterGradExecutor = 2
-} lrmoeRouterGrad_t;
-
-/* What the executor keeps between forward and backward.
- * full  the input row and the FC1 output of every pair
- * none  neither: backward brings the input rows of kept pairs again and
- *       computes FC1 again (no row of a dropped pair is kept or computed) */
-typedef enum {
-  lrmoeSavedFull = 0,
-  lrmoeSavedNone = 1
-} lrmoeSavedState_t;
 
 /* What ranks the pairs of an expert.
  * lrm     |alpha| |g| |phi|, whose square is the LRM score (Eq. 3)
