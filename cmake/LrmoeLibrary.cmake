@@ -11,7 +11,7 @@ target_include_directories(lrmoe INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(lrmoe PRIVATE
-  ${LRMOE_HWLOC_LIBRARIES} Threads::Threads m ${CMAKE_DL_LIBS})
+  ${LRMOE_TOPO_LIBRARIES} Threads::Threads m ${CMAKE_DL_LIBS})
 target_link_options(lrmoe PRIVATE
   LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/lrmoe.map)
 if(NOT LRMOE_SANITIZE)
@@ -26,4 +26,4 @@ add_library(lrmoe_internal STATIC ${LRMOE_OBJECTS})
 target_include_directories(lrmoe_internal INTERFACE
   ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(lrmoe_internal INTERFACE
-  ${LRMOE_HWLOC_LIBRARIES} Threads::Threads m ${CMAKE_DL_LIBS})
+  ${LRMOE_TOPO_LIBRARIES} Threads::Threads m ${CMAKE_DL_LIBS})

@@ -217,30 +217,259 @@ lrmoeResult_t lrmoeAllToAll(const void *send, void *recv, size_t count,
                             lrmoeDataType_t type, lrmoeComm_t comm,
                             lrmoeStream_t stream);
 
-/* ---- Topology --------------------------------------------------------- */
+/* ---- Topology ---------------------------------------------------------
+ *
+ * From a machine, or a recording of one, to what a byte costs between any two
+ * ranks.  All functions are local: no communication.  Indices count from 0;
+ * rates are bytes/s in one direction, latencies ns one way.  Text and arrays
+ * that a function gives belong to the topology and live as long as it.
+ */
 
+/* How two ranks reach each other, nearest first within a host. */
 typedef enum {
-  lrmoeLinkSelf = 0,  /* a rank and itself */
-  lrmoeLinkMemory = 1 /* ranks that share one machine's memory */
+  lrmoeLinkSelf = 0,       /* a rank and itself */
+  lrmoeLinkMemory = 1,     /* ranks that share one machine's memory */
+  lrmoeLinkDevice = 2,     /* two ranks on one GPU */
+  lrmoeLinkDirect = 3,     /* NVLink or xGMI between the two GPUs */
+  lrmoeLinkSwitched = 4,   /* NVLink through a switch */
+  lrmoeLinkPci = 5,        /* PCI, below one host bridge */
+  lrmoeLinkHostBridge = 6, /* PCI, through the host bridges of a NUMA node */
+  lrmoeLinkSockets = 7,    /* through the interconnect of NUMA nodes */
+  lrmoeLinkNic = 8,        /* another host, through NICs */
+  lrmoeLinkNone = 9        /* another host, and no NIC is known */
 } lrmoeLinkClass_t;
 
 typedef struct {
   lrmoeLinkClass_t linkClass;
-  int32_t guessed; /* 1: a default, not a measurement */
+  int32_t guessed; /* 1: a default is in it, neither stated nor measured */
   int64_t latencyNs;
-  int64_t bytesPerSecond;
+  int64_t bytesPerSecond; /* of one transfer that has the path to itself */
 } lrmoeLink_t;
 
-/* Describes numRanks ranks on the live machine, seen through hwloc.  Local:
- * no communication.  Free with lrmoeTopologyDestroy. */
+typedef enum {
+  lrmoeSourceAuto = 0,      /* a file; its content says of which format */
+  lrmoeSourceText = 1,      /* the content of such a file */
+  lrmoeSourceSynthetic = 2, /* a description in one line, see README.md */
+  lrmoeSourceLive = 3       /* this machine */
+} lrmoeSourceKind_t;
+
+/* Where one host, or several, are described. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  lrmoeSourceKind_t kind;
+  int32_t copies;   /* this many hosts like it, at least 1 */
+  const char *text; /* path, content or description; NULL with live */
+  size_t bytes;     /* length of text as content; 0: up to its end */
+} lrmoeTopologySource_t;
+
+#define LRMOE_TOPOLOGY_SOURCE_INITIALIZER                      \
+  {                                                            \
+    sizeof(lrmoeTopologySource_t), LRMOE_MAGIC, LRMOE_VERSION, \
+        lrmoeSourceAuto, 1, NULL, 0                            \
+  }
+
+/* Which rank has which device.
+ * auto   the ranks that the source gives to GPUs, if it gives them to all;
+ *        else bus
+ * bus    host by host, in the order of bus addresses
+ * index  host by host, in the order of the driver's numbers */
+typedef enum {
+  lrmoeRanksAuto = 0,
+  lrmoeRanksBus = 1,
+  lrmoeRanksIndex = 2
+} lrmoeRankOrder_t;
+
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  /* [numSources] hosts in this order; read during the call only.  numSources
+   * 0: the live machine. */
+  const lrmoeTopologySource_t *sources;
+  int64_t numSources;
+  /* Calibration profile of this machine (lrmoe-calibrate), a path; NULL: the
+   * figures that the source states. */
+  const char *profile;
+  /* 0: a rank per GPU, or, where there is no GPU, per NUMA node.  Else the
+   * number of ranks: a multiple of the devices, which get equally many
+   * consecutive ones; without GPUs any number, spread evenly. */
+  int32_t numRanks;
+  lrmoeRankOrder_t rankOrder;
+} lrmoeTopologyConfig_t;
+
+#define LRMOE_TOPOLOGY_CONFIG_INITIALIZER                                     \
+  {                                                                           \
+    sizeof(lrmoeTopologyConfig_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, 0, NULL, \
+        0, lrmoeRanksAuto                                                     \
+  }
+
+/* Describes ranks on the machine of config (NULL: a rank per device of the live
+ * machine).  Files and texts may be hostile.  lrmoeInvalidArgument: the content
+ * is no machine, and lrmoeGetLastError() says which element of which source is
+ * wrong; lrmoeUnsupported: a format or version that is known but not read, and
+ * what to do; lrmoeSystemError: a file cannot be read.  What had to be guessed
+ * stands in the notes.  Free with lrmoeTopologyDestroy. */
+lrmoeResult_t lrmoeTopologyOpen(const lrmoeTopologyConfig_t *config,
+                                lrmoeTopology_t *topology);
+
+/* Describes numRanks ranks that are processes of the live machine and share
+ * its memory, whatever devices it has: for CPU communicators. */
 lrmoeResult_t lrmoeTopologyCreate(int numRanks, lrmoeTopology_t *topology);
+lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology);
+
 lrmoeResult_t lrmoeTopologyGetLink(lrmoeTopology_t topology, int from, int to,
                                    lrmoeLink_t *link);
 
-/* Cores and NUMA nodes that this process may run on. */
+/* Cores and NUMA nodes that ranks may run on; of the live machine: those that
+ * this process may.  0 cores: the source does not say. */
 lrmoeResult_t lrmoeTopologyGetCores(lrmoeTopology_t topology, int *numCores,
                                     int *numNumaNodes);
-lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology);
+
+/* How long the traffic bytes [G, G] takes at least, bytes[from * G + to]: the
+ * longest of what each rank has to send, to receive, and each shared resource
+ * to carry, with the latency of the slowest transfer once.  In integers,
+ * rounded up, the same on every rank; INT64_MAX where ranks of hosts without
+ * a NIC have something to send each other. */
+lrmoeResult_t lrmoeTopologyTrafficNs(lrmoeTopology_t topology,
+                                     const int64_t *bytes, int64_t *ns);
+
+/* Sizes of what the functions below list. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  /* Hash of the hosts' devices, links and rates and of the ranks' places, not
+   * of names or order in the source: what a profile is bound to. */
+  uint64_t machineKey;
+  int32_t numRanks;
+  int32_t numHosts;
+  int32_t numDomains; /* groups of ranks joined by NVLink, xGMI or memory */
+  int32_t numNodes;
+  int32_t numWires;
+  int32_t numResources;
+  int32_t numNotes;
+  int32_t calibrated; /* 1: figures are from a profile */
+} lrmoeTopologyInfo_t;
+
+#define LRMOE_TOPOLOGY_INFO_INITIALIZER                                        \
+  {                                                                            \
+    sizeof(lrmoeTopologyInfo_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, 0, \
+        0, 0, 0                                                                \
+  }
+
+lrmoeResult_t lrmoeTopologyGetInfo(lrmoeTopology_t topology,
+                                   lrmoeTopologyInfo_t *info);
+
+typedef enum {
+  lrmoeNodeHost = 0,
+  lrmoeNodeNuma = 1,
+  lrmoeNodeBridge = 2, /* PCI bridge or switch */
+  lrmoeNodeGpu = 3,
+  lrmoeNodeNic = 4,   /* PCI device with network ports below it */
+  lrmoeNodePort = 5,  /* of a NIC */
+  lrmoeNodeSwitch = 6 /* NVSwitch; all of a host are one */
+} lrmoeNodeKind_t;
+
+/* A piece of the machine.  Parents come before their children. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  lrmoeNodeKind_t kind;
+  int32_t parent;   /* node, -1: none */
+  int32_t host;     /* number of the host, from 0; -1: joins hosts */
+  int32_t guessed;  /* 1: bytesPerSecond is */
+  const char *name; /* what to print: the source's name or the bus address */
+  const char *bus;  /* "0000:07:00.0", "" without one */
+  int64_t bytesPerSecond; /* to the parent; of a port: of the network */
+  int64_t latencyNs;
+  int32_t index;     /* OS number of a NUMA node, driver's of a GPU, -1 */
+  int32_t partition; /* of a divided GPU */
+  int32_t firstRank; /* ranks firstRank .. firstRank + numRanks - 1 are here */
+  int32_t numRanks;
+  int32_t arch;     /* GPU: 90 for sm_90, 0x90a for gfx90a, 0 unknown */
+  int32_t numCores; /* NUMA node; 0 unknown */
+} lrmoeTopologyNode_t;
+
+#define LRMOE_TOPOLOGY_NODE_INITIALIZER                                     \
+  {                                                                         \
+    sizeof(lrmoeTopologyNode_t), LRMOE_MAGIC, LRMOE_VERSION, lrmoeNodeHost, \
+        -1, -1, 0, NULL, NULL, 0, 0, -1, 0, -1, 0, 0, 0                     \
+  }
+
+lrmoeResult_t lrmoeTopologyGetNode(lrmoeTopology_t topology, int node,
+                                   lrmoeTopologyNode_t *view);
+
+/* One direction of a link beside the tree of nodes. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  const char *kind; /* "NVLink", "xGMI", "C2C", "PCI", "CPU" */
+  int64_t bytesPerSecond;
+  int32_t from; /* nodes */
+  int32_t to;
+  int32_t count; /* links in it, 0 unknown */
+  int32_t guessed;
+} lrmoeTopologyWire_t;
+
+#define LRMOE_TOPOLOGY_WIRE_INITIALIZER                                        \
+  {                                                                            \
+    sizeof(lrmoeTopologyWire_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, 0, 0, 0, 0, \
+        0                                                                      \
+  }
+
+lrmoeResult_t lrmoeTopologyGetWire(lrmoeTopology_t topology, int wire,
+                                   lrmoeTopologyWire_t *view);
+
+/* Where a rank is. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  int32_t node;   /* its device: GPU or NUMA node; -1 after
+                     lrmoeTopologyCreate */
+  int32_t host;   /* number of the host */
+  int32_t domain; /* number of the NVLink domain; ranks that no NVLink, xGMI or
+                     shared memory joins with others have one of their own */
+  int32_t numPorts;
+  const int32_t *ports; /* [numPorts] nodes: what carries its traffic to other
+                           hosts, in equal parts */
+} lrmoeTopologyRank_t;
+
+#define LRMOE_TOPOLOGY_RANK_INITIALIZER \
+  { sizeof(lrmoeTopologyRank_t), LRMOE_MAGIC, LRMOE_VERSION, -1, 0, 0, 0, NULL }
+
+lrmoeResult_t lrmoeTopologyGetRank(lrmoeTopology_t topology, int rank,
+                                   lrmoeTopologyRank_t *view);
+
+/* Something that the traffic of several ranks goes through, one direction. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  const char *name; /* "PCI 0000:05:00.0 up", "port mlx5_0 out" */
+  int64_t bytesPerSecond;
+  int32_t node;
+  int32_t guessed;
+  const int32_t *ranks; /* [numRanks] ascending: whose traffic it carries */
+  int64_t numRanks;
+} lrmoeTopologyResource_t;
+
+#define LRMOE_TOPOLOGY_RESOURCE_INITIALIZER                                  \
+  {                                                                          \
+    sizeof(lrmoeTopologyResource_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, 0, 0, \
+        0, NULL, 0                                                           \
+  }
+
+lrmoeResult_t lrmoeTopologyGetResource(lrmoeTopology_t topology, int resource,
+                                       lrmoeTopologyResource_t *view);
+
+/* A sentence: what was guessed or looks odd, and why. */
+lrmoeResult_t lrmoeTopologyGetNote(lrmoeTopology_t topology, int note,
+                                   const char **text);
 
 /* ---- Planner and plan (paper 3.3, Algorithm 1) ------------------------ */
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What liblrmoe.so is to the linker: it exports the functions that lrmoe.h
 # declares and cmake/lrmoe.map lists, and nothing else; it is liblrmoe.so.0;
-# and it pulls no BLAS, OpenMP, CUDA, NCCL or anything else but hwloc and the
+# and it pulls no BLAS, OpenMP, CUDA, NCCL or anything else but hwloc, libxml2 and the
 # C library into a host process.
 #
 #   exports.sh SOURCE LIBRARY
@@ -46,7 +46,7 @@ same() { # what-1 what-2, with their lists in $work
 check_needed() { # library
   for name in $(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p'); do
     case $name in
-    libhwloc.so.* | libc.so.* | libm.so.* | libpthread.so.* | libdl.so.* | \
+    libhwloc.so.* | libxml2.so.* | libc.so.* | libm.so.* | libpthread.so.* | libdl.so.* | \
       librt.so.* | ld-linux*.so.* | libgcc_s.so.*) ;;
     libasan.so.* | libubsan.so.* | libtsan.so.*) ;; # instrumented builds
     *) fault "it needs $name" ;;

@@ -6,7 +6,7 @@
 #   tools/setup.sh [build] [perf] [tests]
 set -eu
 
-build="gcc libc6-dev cmake ninja-build pkg-config libhwloc-dev libjansson-dev
+build="gcc libc6-dev cmake ninja-build pkg-config libhwloc-dev libjansson-dev libxml2-dev
        libopenblas-dev"
 perf="libopenmpi-dev openmpi-bin libdnnl-dev"
 tests="g++ check binutils clang clang-format clang-tidy libclang-rt-14-dev

@@ -1,4 +1,5 @@
-/* The topology of ranks on one machine, seen through hwloc.
+/* The topology of ranks that share the live machine's memory, seen through
+ * hwloc; and what every topology begins and ends with.
  *
  * Counts the cores and NUMA nodes that the calling thread may run on (what
  * the system allows, cut to the thread's binding) and gives every two ranks
@@ -12,6 +13,7 @@
 #include "topo/topology.h"
 
 #include "base/alloc.h"
+#include "base/hash.h"
 
 #include <hwloc.h>
 
@@ -100,16 +102,29 @@ static lrmoeResult_t readMachine(struct lrmoeTopology *topology) {
   return result;
 }
 
+void lrmoeTopologyDefaults(struct lrmoeTopology *topology) {
+  *topology = (struct lrmoeTopology){.self = guessedSelfLink,
+                                     .memory = guessedMemoryLink};
+}
+
+/* So that a profile of one machine is not taken for another's. */
+static uint64_t keyOf(const struct lrmoeTopology *topology) {
+  const int64_t values[] = {topology->numRanks, topology->numCores,
+                            topology->numNumaNodes};
+  return lrmoeHash(1, values, sizeof values);
+}
+
 lrmoeResult_t lrmoeTopologyCreate(int numRanks, lrmoeTopology_t *topology) {
   LRMOE_REQUIRE(topology, "topology is NULL");
   LRMOE_REQUIRE(numRanks >= 1 && numRanks <= maxTopologyRanks,
                 "numRanks is %d, not 1..%d", numRanks, maxTopologyRanks);
   struct lrmoeTopology *made = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(1, &made));
+  lrmoeTopologyDefaults(made);
   made->numRanks = numRanks;
-  made->self = guessedSelfLink;
-  made->memory = guessedMemoryLink;
+  made->numHosts = made->numDomains = 1;
   lrmoeResult_t result = readMachine(made);
+  made->machineKey = keyOf(made);
   if (result == lrmoeSuccess)
     *topology = made;
   else
@@ -117,29 +132,19 @@ lrmoeResult_t lrmoeTopologyCreate(int numRanks, lrmoeTopology_t *topology) {
   return result;
 }
 
-lrmoeResult_t lrmoeTopologyGetLink(lrmoeTopology_t topology, int from, int to,
-                                   lrmoeLink_t *link) {
-  LRMOE_REQUIRE(topology && link, "%s is NULL", topology ? "link" : "topology");
-  LRMOE_REQUIRE(from >= 0 && from < topology->numRanks && to >= 0 &&
-                    to < topology->numRanks,
-                "link from rank %d to rank %d, of %d", from, to,
-                topology->numRanks);
-  *link = from == to ? topology->self : topology->memory;
-  return lrmoeSuccess;
-}
-
-lrmoeResult_t lrmoeTopologyGetCores(lrmoeTopology_t topology, int *numCores,
-                                    int *numNumaNodes) {
-  LRMOE_REQUIRE(topology && numCores && numNumaNodes, "%s is NULL",
-                !topology   ? "topology"
-                : !numCores ? "numCores"
-                            : "numNumaNodes");
-  *numCores = topology->numCores;
-  *numNumaNodes = topology->numNumaNodes;
-  return lrmoeSuccess;
-}
-
 lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology) {
+  if (!topology) return lrmoeSuccess;
+  lrmoeMachineFree(&topology->machine);
+  lrmoeFree(topology->places);
+  lrmoeFree(topology->reaches);
+  lrmoeFree(topology->hostNumbers);
+  lrmoeFree(topology->firstRanks);
+  lrmoeFree(topology->rankCounts);
+  lrmoeFree(topology->switches);
+  lrmoeFree(topology->slots);
+  lrmoeFree(topology->ports);
+  lrmoeFree(topology->resources);
+  lrmoeFree(topology->members);
   lrmoeFree(topology);
   return lrmoeSuccess;
 }
