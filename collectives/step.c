@@ -254,6 +254,26 @@ lrmoeResult_t lrmoeStepGetDemand(lrmoeStep_t step, const int64_t **demand) {
   return lrmoeSuccess;
 }
 
+/* Rivals may move homes, whose parameters are elsewhere, or stand for another
+ * routing: such plans are for comparison only. */
+static lrmoeResult_t refuseOtherHomes(const struct lrmoeStep *step,
+                                      const struct lrmoePlan *plan) {
+  const int32_t *homes = step->layer->planner->homes;
+  if (plan->changesForward)
+    return LRMOE_FAIL(lrmoeUnsupported,
+                      "a plan of policy %s changes the forward pass and is for "
+                      "comparison only",
+                      lrmoePolicyName(plan->policy));
+  for (int32_t e = 0; e < plan->numExperts; e++)
+    if (plan->homes[e] != homes[e])
+      return LRMOE_FAIL(lrmoeUnsupported,
+                        "a plan of policy %s moves the home of expert %d from "
+                        "rank %d to %d, which this release does not execute",
+                        lrmoePolicyName(plan->policy), e, homes[e],
+                        plan->homes[e]);
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeStepPrepare(lrmoeStep_t step, lrmoePlan_t plan,
                                lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeStepPrepare", lrmoeStepCreated,
@@ -264,6 +284,7 @@ lrmoeResult_t lrmoeStepPrepare(lrmoeStep_t step, lrmoePlan_t plan,
   LRMOE_REQUIRE(plan->numRanks == numRanks && plan->numExperts == numExperts,
                 "the plan is for %d ranks and %d experts, not %d and %d",
                 plan->numRanks, plan->numExperts, numRanks, numExperts);
+  LRMOE_CHECK(refuseOtherHomes(step, plan));
   size_t bytes = (size_t)numRanks * (size_t)numExperts * sizeof(int64_t);
   LRMOE_REQUIRE(!memcmp(plan->demand, step->demand, bytes),
                 "the plan was made from another step's demand");

@@ -515,7 +515,12 @@ typedef enum {
  * flex          expand the hottest, shrink the coldest (FlexMoE)
  * permute       homes exchanged, no replicas (SmartMoE)
  * relayout      counts and largest-first placement anew (LAER-MoE)
- * topo          excess to slack, near ranks first (TopoEP) */
+ * topo          excess to slack, near ranks first (TopoEP)
+ * Bounds, which change the forward pass and are not for execution:
+ * balanced      every expert gets as many pairs (BASE, Expert Choice)
+ * local         pairs stay on their rank (Gating Dropout, a step of it)
+ * proportional, eplb, permute and relayout move homes: such plans are for
+ * comparison too, the collectives refuse them unless no home has moved. */
 typedef enum {
   lrmoePolicyFixed = 0,
   lrmoePolicyLrmoe = 1,
@@ -526,7 +531,9 @@ typedef enum {
   lrmoePolicyFlex = 6,
   lrmoePolicyPermute = 7,
   lrmoePolicyRelayout = 8,
-  lrmoePolicyTopo = 9
+  lrmoePolicyTopo = 9,
+  lrmoePolicyBalanced = 10,
+  lrmoePolicyLocal = 11
 } lrmoePolicy_t;
 
 /* How many pairs of each expert backward keeps, with rho the retention and n
@@ -748,13 +755,16 @@ typedef struct {
   int64_t constraintSlack;
   lrmoeConstraint_t constraint;
   int32_t constraintRank;
+  /* lrmoeStepPrepare refuses plans in which either is not 0. */
+  int32_t homesMoved;     /* experts whose home is not the planner's */
+  int32_t changesForward; /* 1: demand is not what was given */
 } lrmoePlanView_t;
 
 #define LRMOE_PLAN_VIEW_INITIALIZER                                           \
   {                                                                           \
     sizeof(lrmoePlanView_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, NULL, \
         NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, lrmoePolicyFixed, 0, 0,  \
-        0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, lrmoeConstraintNone, -1              \
+        0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, lrmoeConstraintNone, -1, 0, 0        \
   }
 
 lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view);

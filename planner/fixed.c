@@ -13,7 +13,8 @@ lrmoeResult_t lrmoePlaceFixed(const struct lrmoePlanner *planner,
   struct lrmoePlan *made = NULL;
   LRMOE_CHECK(
       lrmoePlanAllocate(planner->numRanks, numExperts, numExperts, &made));
-  made->policy = lrmoePolicyFixed;
+  made->policy = planner->policy;
+  made->changesForward = !!planner->changedDemand;
   memcpy(made->demand, load->demand, ranks * experts * sizeof(int64_t));
   memcpy(made->quotas, load->quotas, experts * sizeof(int64_t));
   memcpy(made->forwardPairs, load->pairs, experts * sizeof(int64_t));

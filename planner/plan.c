@@ -8,8 +8,17 @@
 #include "base/hash.h"
 #include "planner/carve.h"
 #include "planner/forward.h"
+#include "planner/scale.h"
 
 #include <string.h>
+
+const char *lrmoePolicyName(lrmoePolicy_t policy) {
+  static const char *const names[] = {
+      "fixed", "lrmoe",   "proportional", "eplb", "quota",    "shadow",
+      "flex",  "permute", "relayout",     "topo", "balanced", "local"};
+  size_t count = sizeof names / sizeof *names;
+  return (size_t)policy < count ? names[policy] : "unknown";
+}
 
 size_t lrmoePlanArrayBytes(int32_t numRanks, int32_t numExperts,
                            int32_t numInstances) {
@@ -75,9 +84,10 @@ static void sumMoves(struct lrmoePlan *plan) {
 
 static uint64_t hashPlan(const struct lrmoePlan *plan) {
   const int64_t scalars[] = {
-      plan->pairs,        plan->kept,      plan->peakForward, plan->peakKept,
-      plan->boundForward, plan->boundKept, plan->numRanks,    plan->numExperts,
-      plan->numInstances, plan->policy};
+      plan->pairs,    plan->kept,         plan->peakForward,
+      plan->peakKept, plan->boundForward, plan->boundKept,
+      plan->numRanks, plan->numExperts,   plan->numInstances,
+      plan->policy,   plan->homesMoved,   plan->changesForward};
   return lrmoeHash(lrmoeHash(0, scalars, sizeof scalars), plan->demand,
                    lrmoePlanArrayBytes(plan->numRanks, plan->numExperts,
                                        plan->numInstances));
@@ -97,7 +107,7 @@ void lrmoePlanFinish(struct lrmoePlan *plan) {
   }
   plan->peakForward = peak(plan->rankForward, plan->numRanks);
   plan->peakKept = peak(plan->rankKept, plan->numRanks);
-  if (plan->policy == lrmoePolicyFixed) {
+  if (!lrmoePlanHasChoice(plan->policy)) {
     plan->boundForward = plan->peakForward;
     plan->boundKept = plan->peakKept;
   }
@@ -219,12 +229,15 @@ static int64_t gapPpm(int64_t most, int64_t bound) {
     million = 1000000
   };
   if (most <= bound || bound <= 0) return 0;
-  int64_t whole = (most - bound) / bound, part = (most - bound) % bound;
-  if (bound > INT64_MAX / million) { /* then a millionth of it has no room */
-    part /= million;
-    bound /= million;
-  }
-  return whole * million + (part * million + bound - 1) / bound;
+  int64_t whole = (most - bound) / bound, part = (most - bound) % bound, rest;
+  int64_t ppm = lrmoeScale(part, million, bound, &rest);
+  return whole * million + ppm + (rest > 0);
+}
+
+static int64_t retainPpm(const struct lrmoePlan *plan) {
+  int64_t rest;
+  if (!plan->pairs) return 1000000;
+  return lrmoeScale(plan->kept, 1000000, plan->pairs, &rest);
 }
 
 lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view) {
@@ -253,5 +266,8 @@ lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view) {
   full.numReplicas = plan->numInstances - plan->numExperts;
   full.movesIn = plan->movesIn;
   full.peakMovesIn = plan->peakMovesIn;
+  full.retainPpm = retainPpm(plan);
+  full.homesMoved = plan->homesMoved;
+  full.changesForward = plan->changesForward;
   return lrmoeViewWrite("plan view", &full, sizeof full, view);
 }

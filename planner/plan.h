@@ -5,8 +5,8 @@
  *   2. one instance of an expert on a rank at most, one of them at home;
  *   3. both are zero where no instance stands (they are listed by instance);
  *   4. the pairs of all experts add up to an int64.
- * The bounds come from the planner, which knows the spare slots; of policy
- * fixed, which has no choice, the peaks are their own bounds. */
+ * The bounds come from the planner, which knows the spare slots; of policies
+ * without a choice (lrmoePlanHasChoice) the peaks are their own bounds. */
 #ifndef LRMOE_PLANNER_PLAN_H
 #define LRMOE_PLANNER_PLAN_H
 
@@ -45,6 +45,8 @@ struct lrmoePlan {
   int32_t numRanks;
   int32_t numExperts;
   int32_t numInstances;
+  int32_t homesMoved;     /* experts whose home is not the planner's */
+  int32_t changesForward; /* 1: demand is not what the planner was given */
   lrmoePolicy_t policy;
 };
 
@@ -56,6 +58,15 @@ lrmoeResult_t lrmoePlanAllocate(int32_t numRanks, int32_t numExperts,
 /* Bytes from demand to the end of instanceRanks. */
 size_t lrmoePlanArrayBytes(int32_t numRanks, int32_t numExperts,
                            int32_t numInstances);
+
+/* Whether a policy chooses where instances stand. */
+static inline int lrmoePlanHasChoice(lrmoePolicy_t policy) {
+  return policy != lrmoePolicyFixed && policy != lrmoePolicyBalanced &&
+         policy != lrmoePolicyLocal;
+}
+
+/* As it is written in lrmoe.h; static storage. */
+const char *lrmoePolicyName(lrmoePolicy_t policy);
 
 /* Fills in sums, peaks and hash from the arrays and bounds of a plan that is
  * verified. */

@@ -10,13 +10,21 @@
 #define LRMOE_PLANNER_PLANNER_H
 
 #include "planner/plan.h"
+#include "planner/rivals/layout.h"
 #include "planner/work.h"
 
 struct lrmoePlanner {
   int64_t retainPpm;
+  int64_t capacityPpm;
   int64_t maxPairs;
-  int32_t *homes;         /* [E] */
-  struct lrmoeWork *work; /* of the plan being made */
+  int64_t minReplicaPairs;
+  int64_t pairNs;
+  int64_t replicaNs;          /* to bring weights out and the gradient home */
+  int32_t *homes;             /* [E] */
+  int32_t *hosts;             /* [G] number of each rank's host */
+  struct lrmoeLayout *layout; /* of the rivals, else NULL */
+  int64_t *changedDemand;     /* [G, E] of policies that change it, else NULL */
+  struct lrmoeWork *work;     /* of the plan being made */
   int32_t numRanks;
   int32_t numExperts;
   lrmoePolicy_t policy;
@@ -30,6 +38,8 @@ struct lrmoeLoad {
   const int64_t *demand; /* [G, E] */
   const int64_t *pairs;  /* [E] n */
   const int64_t *quotas; /* [E] K */
+  const int64_t *past;   /* [E] loads that rivals place by; NULL: n */
+  const struct lrmoePlan *previous; /* or NULL */
 };
 
 /* K[e] from n[e] by the planner's quota rule. */
@@ -38,6 +48,14 @@ void lrmoeQuotaFill(const struct lrmoePlanner *planner, const int64_t *pairs,
 
 /* Policy fixed: a new plan, with everything but what lrmoePlanFinish adds. */
 lrmoeResult_t lrmoePlaceFixed(const struct lrmoePlanner *planner,
+                              const struct lrmoeLoad *load,
+                              struct lrmoePlan **plan);
+
+/* Whether lrmoePlaceRival makes the plans of a policy. */
+int lrmoeRivalHas(lrmoePolicy_t policy);
+
+/* The rivals, the same. */
+lrmoeResult_t lrmoePlaceRival(const struct lrmoePlanner *planner,
                               const struct lrmoeLoad *load,
                               struct lrmoePlan **plan);
 

@@ -2,6 +2,11 @@
  *
  * none     K[e] = n[e]
  * uniform  K[e] = ceil(retainPpm * n[e] / 10^6)
+ * capacity K[e] = min(n[e], ceil(capacityPpm * N / (E * 10^6))), N all pairs:
+ *          the expert capacity of GShard and Switch.  They apply it to the
+ *          tokens of each source, in forward; here it is one limit over all
+ *          sources, and only backward keeps to it.  DeepSpeed's least capacity
+ *          and its padding to the fullest expert are left out.
  *
  * The paper leaves rounding open; rounding up keeps at least one pair of every
  * expert that has any, so that no expert goes without a weight gradient
@@ -19,10 +24,30 @@ static int64_t retained(int64_t pairs, int64_t retainPpm) {
   return whole + (part + million - 1) / million;
 }
 
+/* ceil(ppm * total / (experts * 10^6)), at most INT64_MAX.  With total =
+ * q d + r, d = experts * 10^6 < 2^40, it is ppm * q and the rest, in which the
+ * ppm are taken apart so that no product overflows. */
+static int64_t capacity(int64_t total, int64_t ppm, int64_t experts) {
+  int64_t divisor = experts * million;
+  int64_t quotient = total / divisor, rest = total % divisor;
+  if (quotient && ppm > INT64_MAX / quotient) return INT64_MAX;
+  int64_t whole = ppm / million * rest; /* over experts */
+  int64_t part = whole % experts * million + ppm % million * rest;
+  int64_t small = whole / experts + part / divisor + (part % divisor != 0);
+  int64_t large = ppm * quotient;
+  return large > INT64_MAX - small ? INT64_MAX : large + small;
+}
+
 void lrmoeQuotaFill(const struct lrmoePlanner *planner, const int64_t *pairs,
                     int64_t *quotas) {
+  int64_t total = 0, most = INT64_MAX, ppm = planner->retainPpm;
   for (int32_t e = 0; e < planner->numExperts; e++)
-    quotas[e] = planner->quota == lrmoeQuotaNone
-                    ? pairs[e]
-                    : retained(pairs[e], planner->retainPpm);
+    total += pairs[e];
+  if (planner->quota == lrmoeQuotaCapacity)
+    most = capacity(total, planner->capacityPpm, planner->numExperts);
+  for (int32_t e = 0; e < planner->numExperts; e++)
+    if (planner->quota == lrmoeQuotaUniform)
+      quotas[e] = retained(pairs[e], ppm);
+    else
+      quotas[e] = pairs[e] < most ? pairs[e] : most;
 }

@@ -16,7 +16,7 @@
 #define SAVED_MAGIC 0x6e616c506f4d524cu
 
 enum {
-  savedVersion = 2
+  savedVersion = 3
 };
 
 struct savedHeader {
@@ -31,6 +31,8 @@ struct savedHeader {
   int32_t numExperts;
   int32_t numInstances;
   int32_t policy;
+  int32_t homesMoved;
+  int32_t changesForward;
   uint32_t reserved;
 };
 
@@ -53,6 +55,8 @@ lrmoeResult_t lrmoePlanSave(lrmoePlan_t plan, void *buffer, size_t *bytes) {
       .numExperts = plan->numExperts,
       .numInstances = plan->numInstances,
       .policy = (int32_t)plan->policy,
+      .homesMoved = plan->homesMoved,
+      .changesForward = plan->changesForward,
   };
   size_t arrayBytes =
       lrmoePlanArrayBytes(plan->numRanks, plan->numExperts, plan->numInstances);
@@ -99,11 +103,15 @@ static lrmoeResult_t checkHeader(const struct savedHeader *header,
   LRMOE_CHECK(checkSizes(header, bytes));
   if (header->checkSum != checkSum(header, arrays))
     return LRMOE_FAIL(lrmoeCorrupt, "saved plan has a wrong check sum");
-  if ((header->policy != lrmoePolicyFixed &&
-       header->policy != lrmoePolicyLrmoe) ||
+  if (header->policy < lrmoePolicyFixed || header->policy > lrmoePolicyLocal ||
       header->reserved)
     return LRMOE_FAIL(lrmoeCorrupt, "saved plan has policy %d, reserved %u",
                       header->policy, header->reserved);
+  if (header->homesMoved < 0 || header->homesMoved > header->numExperts ||
+      (header->changesForward != 0 && header->changesForward != 1))
+    return LRMOE_FAIL(
+        lrmoeCorrupt, "saved plan has %d of %d homes moved, changesForward %d",
+        header->homesMoved, header->numExperts, header->changesForward);
   return lrmoeSuccess;
 }
 
@@ -122,6 +130,8 @@ static lrmoeResult_t checkBound(const char *name, int64_t bound, int64_t total,
 static lrmoeResult_t finish(const struct savedHeader *header,
                             struct lrmoePlan *plan) {
   plan->policy = (lrmoePolicy_t)header->policy;
+  plan->homesMoved = header->homesMoved;
+  plan->changesForward = header->changesForward;
   plan->boundForward = header->boundForward;
   plan->boundKept = header->boundKept;
   LRMOE_CHECK(lrmoePlanVerifyAs(plan, lrmoeCorrupt));

@@ -65,7 +65,7 @@ check_includes() { # folder
 }
 
 check_planner_source() {
-  if grep -nwE 'float|double' "$source"/planner/*.[ch] >"$work/found"; then
+  if grep -rnwE --include='*.[ch]' 'float|double' "$source"/planner >"$work/found"; then
     fault "the planner has floating point: $(head -n 1 "$work/found")"
   fi
 }
@@ -208,6 +208,8 @@ self_test() {
   plant_source include/lrmoe.h '#include "base/result.h"' \
     'include/lrmoe.h includes'
   plant_source planner/quota.c 'static double rho;' \
+    'the planner has floating point'
+  plant_source planner/rivals/eplb.c 'static float share;' \
     'the planner has floating point'
 
   plant_object base 'void lrmoePlanFinish(void); void f(void) {

@@ -138,6 +138,54 @@ START_TEST(plansThatDiffer) {
 }
 END_TEST
 
+static int refusePlan(struct driver *d, lrmoePolicy_t policy, const char *why) {
+  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
+  lrmoePlanner_t planner = NULL;
+  lrmoePlan_t plan = NULL;
+  const int64_t *demand = NULL;
+  config.numExperts = 6;
+  config.policy = policy;
+  config.slots = policy == lrmoePolicyProportional;
+  RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
+  RANK_OK(d->self, lrmoePlannerCreate(d->topology, &config, &planner));
+  RANK_OK(d->self, lrmoePlanMake(planner, demand, &plan));
+  RANK_RESULT(d->self, lrmoeStepPrepare(d->step, plan, NULL), lrmoeUnsupported);
+  RANK_TRUE(d->self, strstr(lrmoeGetLastError(), why) != NULL);
+  RANK_OK(d->self, lrmoePlanDestroy(plan));
+  RANK_OK(d->self, lrmoePlannerDestroy(planner));
+  return 0;
+}
+
+/* Plans for comparison are refused by name, and another one may follow. */
+static int comparisonPlans(struct driver *d) {
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  RANK_OK(d->self, lrmoeStepCreate(d->layer, 6, data->topkIdx, data->weights,
+                                   NULL, &d->step));
+  if (refusePlan(d, lrmoePolicyProportional,
+                 "policy proportional moves the home of expert") ||
+      refusePlan(d, lrmoePolicyPermute,
+                 "policy permute moves the home of expert") ||
+      refusePlan(d, lrmoePolicyBalanced,
+                 "policy balanced changes the forward") ||
+      refusePlan(d, lrmoePolicyLocal, "policy local changes the forward"))
+    return 1;
+  const int64_t *demand = NULL;
+  RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
+  RANK_OK(d->self, lrmoePlanMake(d->planner, demand, &d->plan));
+  RANK_OK(d->self, lrmoeStepPrepare(d->step, d->plan, NULL));
+  RANK_OK(d->self, lrmoeDispatch(d->step, data->x, NULL));
+  return 0;
+}
+
+static int comparisonPlansRank(const struct testRank *self) {
+  return withDriver(self, comparisonPlans);
+}
+
+START_TEST(plansForComparison) {
+  runRanks(comparisonPlansRank);
+}
+END_TEST
+
 static int disagreeOnBackward(struct driver *d) {
   if (driverForward(d)) return 1;
   lrmoeBackwardConfig_t config = LRMOE_BACKWARD_CONFIG_INITIALIZER;
@@ -340,6 +388,7 @@ int main(void) {
   const TTest *const tests[] = {routingRefusedByOneRank,
                                 layersThatDiffer,
                                 plansThatDiffer,
+                                plansForComparison,
                                 backwardConfigsThatDiffer,
                                 callsOutOfOrder,
                                 weightsChangedSinceForward,

@@ -6,6 +6,7 @@
 #include "fuzz/fuzz.h"
 #include "planner/forge.h"
 #include "planner/plan.h"
+#include "tools/common/verify.h"
 
 #include <string.h>
 
@@ -17,6 +18,17 @@ static void checkSavedAgain(struct lrmoePlan *plan, const char *data,
   FUZZ_CHECK(lrmoePlanSave(plan, copy, &again) == lrmoeSuccess);
   FUZZ_CHECK(again == bytes && memcmp(copy, data, bytes) == 0);
   free(copy);
+}
+
+/* The programs' verifier, which shares nothing with the planner. */
+static void checkFromOutside(struct lrmoePlan *plan) {
+  lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
+  struct toolError error = {""};
+  FUZZ_CHECK(lrmoePlanGetView(plan, &view) == lrmoeSuccess);
+  struct toolPlanOrigin origin = {NULL, NULL, view.numRanks, 0};
+  enum toolExit code = toolPlanVerify(&view, &origin, &error);
+  if (code != toolGood) fprintf(stderr, "%s\n", error.text);
+  FUZZ_CHECK(code == toolGood);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
@@ -31,6 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   lrmoeResult_t result = lrmoePlanLoad(saved, planBytes, &plan);
   if (result == lrmoeSuccess) {
     FUZZ_CHECK(lrmoePlanVerify(plan) == lrmoeSuccess);
+    checkFromOutside(plan);
     checkSavedAgain(plan, saved, planBytes);
     lrmoePlanDestroy(plan);
   } else {

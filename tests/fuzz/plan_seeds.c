@@ -18,13 +18,15 @@ static void writeSeed(const char *folder, int number, const char *data,
 }
 
 static void makeSeed(const char *folder, int number, int numRanks,
-                     int numExperts) {
+                     int numExperts, lrmoePolicy_t policy) {
   lrmoeTopology_t topology;
   lrmoePlanner_t planner;
   lrmoePlan_t plan;
   lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
   config.numExperts = numExperts;
   config.retainPpm = 600000;
+  config.policy = policy;
+  config.slots = policy == lrmoePolicyProportional;
   int64_t demand[64];
   for (int i = 0; i < 64; i++)
     demand[i] = (int64_t)(lrmoeMix((uint64_t)i + 1) % 100);
@@ -42,11 +44,14 @@ static void makeSeed(const char *folder, int number, int numRanks,
 
 int main(int argc, char **argv) {
   static const int shapes[][2] = {{1, 1}, {2, 2}, {2, 5}, {4, 3}, {8, 8}};
+  static const lrmoePolicy_t policies[] = {
+      lrmoePolicyFixed, lrmoePolicyFixed, lrmoePolicyProportional,
+      lrmoePolicyBalanced, lrmoePolicyPermute};
   if (argc != 2) {
     fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
     return EXIT_FAILURE;
   }
   for (int i = 0; i < (int)(sizeof shapes / sizeof *shapes); i++)
-    makeSeed(argv[1], i, shapes[i][0], shapes[i][1]);
+    makeSeed(argv[1], i, shapes[i][0], shapes[i][1], policies[i]);
   return EXIT_SUCCESS;
 }

@@ -192,8 +192,8 @@ START_TEST(configErrorsOneByOne) {
   REFUSE(maxPairs, -1, "maxPairs is -1");
   REFUSE(homes, high, "home of expert 1 is rank 2");
   REFUSE(homes, low, "home of expert 0 is rank -1");
-  REFUSE(policy, (lrmoePolicy_t)9, "policy 9");
-  REFUSE(quota, (lrmoeQuota_t)2, "quota 2");
+  REFUSE(policy, (lrmoePolicy_t)12, "policy 12");
+  REFUSE(quota, (lrmoeQuota_t)4, "quota 4");
   REFUSE(slots, 1, "slots is 1; policy fixed");
   good.policy = lrmoePolicyLrmoe;
   good.slots = lrmoeMaxSlots;
@@ -341,7 +341,7 @@ START_TEST(allocationFaults) {
     if (result == lrmoeSuccess) break;
     numFaults++;
   }
-  ck_assert_int_eq(numFaults, 4); /* planner, homes, work, plan */
+  ck_assert_int_eq(numFaults, 5); /* planner, homes, hosts, work, plan */
   lrmoeTopologyDestroy(topology);
 }
 END_TEST
