@@ -65,8 +65,9 @@ static struct outcome evaluate(const struct lrmoePlanner *planner,
                    instances->kept);
   outcome.peakKept = lrmoeSplit(work, instances, instances->kept, bounds->kept);
   outcome.peakForward = lrmoeForwardFill(work, instances, bounds->forward);
-  if (planner->maxPairs && outcome.peakForward > planner->maxPairs)
-    outcome.over = outcome.peakForward - planner->maxPairs;
+  if (planner->config.maxPairs &&
+      outcome.peakForward > planner->config.maxPairs)
+    outcome.over = outcome.peakForward - planner->config.maxPairs;
   outcome.moves = sumMoves(work, instances);
   outcome.instances = instances->count;
   return outcome;
@@ -80,7 +81,8 @@ static struct lrmoeInstances *choose(const struct lrmoePlanner *planner,
   struct lrmoeInstances *second = &work->instances[1];
   int keepsAll = !memcmp(work->quotas, work->pairs,
                          (size_t)work->numExperts * sizeof *work->pairs);
-  int64_t limit = planner->maxPairs ? planner->maxPairs : INT64_MAX;
+  int64_t limit =
+      planner->config.maxPairs ? planner->config.maxPairs : INT64_MAX;
   bounds->kept = lrmoePlacementSearch(work, work->quotas,
                                       keepsAll ? limit : INT64_MAX, first)
                      .bound;

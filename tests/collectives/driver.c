@@ -56,7 +56,7 @@ static int makePlanner(struct driver *d, int slotsPerRank) {
   planner.homes = d->oracle->homes;
   RANK_OK(d->self, lrmoeTopologyCreate(spec->numRanks, &d->topology));
   RANK_OK(d->self, lrmoePlannerCreate(d->topology, &planner, &d->planner));
-  d->planner->slots = slotsPerRank; /* plans with replicas: randomPlan */
+  d->planner->config.slots = slotsPerRank; /* plans with replicas: randomPlan */
   return 0;
 }
 
