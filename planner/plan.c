@@ -104,7 +104,7 @@ static uint64_t hashPlan(const struct lrmoePlan *plan) {
       plan->constraintSlack, plan->commNs,         plan->crossNodeBytes};
   size_t bytes;
   const char *saved = lrmoePlanSaved(plan, &bytes);
-  return lrmoeHash(lrmoeHash(0, scalars, sizeof scalars), saved, bytes);
+  return lrmoeHashFast(lrmoeHash(0, scalars, sizeof scalars), saved, bytes);
 }
 
 void lrmoePlanSum(struct lrmoePlan *plan) {
@@ -210,10 +210,7 @@ static lrmoeResult_t verifyShares(const struct lrmoePlan *plan, int32_t expert,
 }
 
 static lrmoeResult_t verifyExpert(const struct lrmoePlan *plan, int32_t expert,
-                                  lrmoeResult_t broken) {
-  int64_t total = 0;
-  for (int32_t s = 0; s < plan->numRanks; s++)
-    total += plan->demand[(int64_t)s * plan->numExperts + expert];
+                                  int64_t total, lrmoeResult_t broken) {
   int64_t quota = plan->quotas[expert];
   if (quota < 0 || quota > total)
     return LRMOE_FAIL(broken, "expert %d keeps %lld of %lld pairs", expert,
@@ -227,8 +224,20 @@ lrmoeResult_t lrmoePlanVerifyAs(const struct lrmoePlan *plan,
                                 lrmoeResult_t broken) {
   LRMOE_CHECK(verifyDemand(plan, broken));
   LRMOE_CHECK(verifyOffsets(plan, broken));
+  for (int32_t e = 0; e < plan->numExperts; e++) {
+    int64_t total = 0;
+    for (int32_t s = 0; s < plan->numRanks; s++)
+      total += plan->demand[(int64_t)s * plan->numExperts + e];
+    LRMOE_CHECK(verifyExpert(plan, e, total, broken));
+  }
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoePlanVerifyShares(const struct lrmoePlan *plan,
+                                    const int64_t *pairs) {
+  LRMOE_CHECK(verifyOffsets(plan, lrmoeInternalError));
   for (int32_t e = 0; e < plan->numExperts; e++)
-    LRMOE_CHECK(verifyExpert(plan, e, broken));
+    LRMOE_CHECK(verifyExpert(plan, e, pairs[e], lrmoeInternalError));
   return lrmoeSuccess;
 }
 

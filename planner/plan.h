@@ -88,6 +88,11 @@ char *lrmoePlanSaved(const struct lrmoePlan *plan, size_t *bytes);
 /* lrmoeInternalError naming the invariant that is broken, and where. */
 lrmoeResult_t lrmoePlanVerify(const struct lrmoePlan *plan);
 
+/* The same where the demand is known to be sound and to add up to pairs [E]:
+ * without reading it again, which in large groups costs most. */
+lrmoeResult_t lrmoePlanVerifyShares(const struct lrmoePlan *plan,
+                                    const int64_t *pairs);
+
 /* The same with another result, for plans that come from outside. */
 lrmoeResult_t lrmoePlanVerifyAs(const struct lrmoePlan *plan,
                                 lrmoeResult_t broken);

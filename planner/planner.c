@@ -121,11 +121,10 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner) {
   return lrmoeSuccess;
 }
 
-/* n[e], with every sum known to fit an int64. */
-static lrmoeResult_t sumDemand(const struct lrmoePlanner *planner,
-                               const int64_t *demand, int64_t *pairs) {
+/* The first count that is negative, or with which the sum leaves an int64. */
+static lrmoeResult_t findBadCount(const struct lrmoePlanner *planner,
+                                  const int64_t *demand) {
   int64_t left = INT64_MAX;
-  memset(pairs, 0, (size_t)planner->numExperts * sizeof *pairs);
   for (int32_t s = 0; s < planner->numRanks; s++)
     for (int32_t e = 0; e < planner->numExperts; e++) {
       int64_t count = demand[(int64_t)s * planner->numExperts + e];
@@ -136,8 +135,26 @@ static lrmoeResult_t sumDemand(const struct lrmoePlanner *planner,
                     "expert %d",
                     s, e);
       left -= count;
-      pairs[e] += count;
     }
+  return lrmoeSuccess;
+}
+
+/* n[e], with every sum known to fit an int64.  Counts are looked at one by one
+ * only where all being as large as the bits of the largest would not fit. */
+static lrmoeResult_t sumDemand(const struct lrmoePlanner *planner,
+                               const int64_t *demand, int64_t *pairs) {
+  int64_t numCounts = (int64_t)planner->numRanks * planner->numExperts;
+  int64_t bits = 0;
+  for (int64_t i = 0; i < numCounts; i++)
+    bits |= demand[i];
+  if (bits < 0 || bits > INT64_MAX / numCounts)
+    LRMOE_CHECK(findBadCount(planner, demand));
+  memset(pairs, 0, (size_t)planner->numExperts * sizeof *pairs);
+  for (int32_t s = 0; s < planner->numRanks; s++) {
+    const int64_t *row = demand + (int64_t)s * planner->numExperts;
+    for (int32_t e = 0; e < planner->numExperts; e++)
+      pairs[e] += row[e];
+  }
   return lrmoeSuccess;
 }
 
@@ -167,12 +184,12 @@ static lrmoeResult_t place(const struct lrmoePlanner *planner,
 /* From shares to a plan that holds what it promises. */
 static lrmoeResult_t finishPlan(const struct lrmoePlanner *planner,
                                 int bestEffort, struct lrmoePlan *plan) {
-  LRMOE_CHECK(lrmoePlanVerify(plan));
+  LRMOE_CHECK(lrmoePlanVerifyShares(plan, planner->work->pairs));
   lrmoePlanSum(plan);
   LRMOE_CHECK(lrmoePlanMeasure(planner, plan));
   if (planner->room && plan->constraintSlack < 0) {
     LRMOE_CHECK(lrmoeRetainFit(planner, plan));
-    LRMOE_CHECK(lrmoePlanVerify(plan));
+    LRMOE_CHECK(lrmoePlanVerifyShares(plan, planner->work->pairs));
     lrmoePlanSum(plan);
     LRMOE_CHECK(lrmoePlanMeasure(planner, plan));
   }

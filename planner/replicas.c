@@ -47,6 +47,11 @@ static int64_t sumMoves(const struct lrmoeWork *work,
   return sum;
 }
 
+static int keepsAll(const struct lrmoeWork *work) {
+  return !memcmp(work->quotas, work->pairs,
+                 (size_t)work->numExperts * sizeof *work->pairs);
+}
+
 struct bounds {
   int64_t kept;
   int64_t forward;
@@ -59,12 +64,20 @@ static struct outcome evaluate(const struct lrmoePlanner *planner,
                                struct lrmoeInstances *instances) {
   struct lrmoeWork *work = planner->work;
   struct outcome outcome = {0};
-  lrmoeInstancesBuild(work, &work->best, weights, instances,
-                      instances->forward);
-  lrmoeSharesScale(work, instances, weights, work->quotas, instances->forward,
-                   instances->kept);
+  int64_t *shares =
+      weights == work->quotas ? instances->kept : instances->forward;
+  lrmoeInstancesBuild(work, &work->best, weights, instances, shares);
+  if (weights != work->quotas)
+    lrmoeSharesScale(work, instances, weights, work->quotas, shares,
+                     instances->kept);
   outcome.peakKept = lrmoeSplit(work, instances, instances->kept, bounds->kept);
-  outcome.peakForward = lrmoeForwardFill(work, instances, bounds->forward);
+  if (keepsAll(work)) { /* then both directions are one */
+    memcpy(instances->forward, instances->kept,
+           (size_t)instances->count * sizeof *instances->forward);
+    outcome.peakForward = outcome.peakKept;
+  } else {
+    outcome.peakForward = lrmoeForwardFill(work, instances, bounds->forward);
+  }
   if (planner->config.maxPairs &&
       outcome.peakForward > planner->config.maxPairs)
     outcome.over = outcome.peakForward - planner->config.maxPairs;
@@ -79,17 +92,16 @@ static struct lrmoeInstances *choose(const struct lrmoePlanner *planner,
   struct lrmoeWork *work = planner->work;
   struct lrmoeInstances *first = &work->instances[0];
   struct lrmoeInstances *second = &work->instances[1];
-  int keepsAll = !memcmp(work->quotas, work->pairs,
-                         (size_t)work->numExperts * sizeof *work->pairs);
+  int all = keepsAll(work);
   int64_t limit =
       planner->config.maxPairs ? planner->config.maxPairs : INT64_MAX;
-  bounds->kept = lrmoePlacementSearch(work, work->quotas,
-                                      keepsAll ? limit : INT64_MAX, first)
-                     .bound;
-  bounds->forward = keepsAll ? bounds->kept : lrmoeMeanBound(work, work->pairs);
+  bounds->kept =
+      lrmoePlacementSearch(work, work->quotas, all ? limit : INT64_MAX, first)
+          .bound;
+  bounds->forward = all ? bounds->kept : lrmoeMeanBound(work, work->pairs);
   struct outcome byQuotas = evaluate(planner, work->quotas, bounds, first);
   const struct lrmoePeak forward = {byQuotas.peakForward, bounds->forward};
-  if (keepsAll || (lrmoePeakIsClose(forward) && !byQuotas.over)) return first;
+  if (all || (lrmoePeakIsClose(forward) && !byQuotas.over)) return first;
   bounds->forward =
       lrmoePlacementSearch(work, work->pairs, limit, second).bound;
   struct outcome byPairs = evaluate(planner, work->pairs, bounds, second);
