@@ -98,20 +98,20 @@ static lrmoeResult_t checkRules(const lrmoePlannerConfig_t *config) {
   return lrmoeSuccess;
 }
 
-/* Knobs that no policy obeys yet. */
-static lrmoeResult_t refuseUnfinished(const lrmoePlannerConfig_t *config) {
+/* Knobs of policy lrmoe that another policy would leave unread. */
+static lrmoeResult_t refuseKnobs(const lrmoePlannerConfig_t *config) {
   const struct {
     const char *name;
     int64_t value;
   } knobs[] = {{"tolerancePpm", config->tolerancePpm},
                {"maxReplicas", config->maxReplicas},
                {"balancedPpm", config->balancedPpm},
-               {"hysteresisPpm", config->hysteresisPpm},
-               {"numPinned", config->numPinned}};
+               {"hysteresisPpm", config->hysteresisPpm}};
+  if (config->policy == lrmoePolicyLrmoe) return lrmoeSuccess;
   for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
-    if (knobs[i].value)
-      return LRMOE_FAIL(lrmoeUnsupported, "planner config: %s is not supported",
-                        knobs[i].name);
+    LRMOE_REQUIRE(!knobs[i].value,
+                  "planner config: %s is a knob of policy lrmoe, not of %s",
+                  knobs[i].name, lrmoePolicyName(config->policy));
   return lrmoeSuccess;
 }
 
@@ -166,7 +166,7 @@ lrmoeResult_t lrmoePlannerConfigRead(const lrmoePlannerConfig_t *given,
   LRMOE_CHECK(checkNumbers(known));
   LRMOE_CHECK(checkModel(known));
   LRMOE_CHECK(checkRules(known));
-  LRMOE_CHECK(refuseUnfinished(known));
+  LRMOE_CHECK(refuseKnobs(known));
   return checkPins(known, numRanks);
 }
 

@@ -66,12 +66,14 @@ static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner,
   LRMOE_CHECK(lrmoeWorkCreate(numRanks, config->numExperts, config->slots,
                               planner->homes, &planner->work));
   LRMOE_CHECK(fillModel(planner, topology));
+  if (topology->numHosts > 1) planner->work->hosts = planner->hosts;
   if (config->numPinned) {
     LRMOE_CHECK(
         LRMOE_ALLOCATE(2 * (int64_t)config->numPinned, &planner->pinned));
     memcpy(planner->pinned, config->pinned,
            2 * (size_t)config->numPinned * sizeof(int32_t));
-    planner->config.pinned = planner->pinned;
+    planner->config.pinned = planner->work->pinned = planner->pinned;
+    planner->work->numPinned = config->numPinned;
   }
   if (lrmoeRivalHas(config->policy))
     LRMOE_CHECK(lrmoeLayoutCreate(numRanks, config->numExperts, config->slots,
