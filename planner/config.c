@@ -9,7 +9,8 @@
 enum {
   million = 1000000,
   maxFactorPpm = 1000 * million,
-  maxWidth = 1 << 24 /* of H and F */
+  maxWidth = 1 << 24, /* of H and F */
+  maxPinned = 1 << 14 /* each is compared with all others */
 };
 
 static const int64_t maxBytes = (int64_t)1 << 46; /* of a rank */
@@ -115,9 +116,9 @@ static lrmoeResult_t refuseKnobs(const lrmoePlannerConfig_t *config) {
   return lrmoeSuccess;
 }
 
-static int isPlaced(const lrmoePlannerConfig_t *config, int32_t pin) {
+static int isPlaced(const lrmoePlannerConfig_t *config, int64_t pin) {
   const int32_t *pins = config->pinned;
-  for (int32_t i = 0; i < pin; i++)
+  for (int64_t i = 0; i < pin; i++)
     if (pins[2 * i] == pins[2 * pin] && pins[2 * i + 1] == pins[2 * pin + 1])
       return 1;
   return 0;
@@ -125,25 +126,25 @@ static int isPlaced(const lrmoePlannerConfig_t *config, int32_t pin) {
 
 static lrmoeResult_t checkPins(const lrmoePlannerConfig_t *config,
                                int32_t numRanks) {
-  IN_RANGE(config, numPinned, 0, lrmoeMaxExperts);
+  IN_RANGE(config, numPinned, 0, maxPinned);
   LRMOE_REQUIRE(!config->numPinned || config->pinned,
                 "planner config: numPinned is %d and pinned is NULL",
                 config->numPinned);
   LRMOE_REQUIRE(!config->numPinned || config->policy == lrmoePolicyLrmoe,
                 "planner config: policy %s does not know pinned replicas",
                 lrmoePolicyName(config->policy));
-  for (int32_t i = 0; i < config->numPinned; i++) {
+  for (int64_t i = 0; i < config->numPinned; i++) {
     int32_t e = config->pinned[2 * i], rank = config->pinned[2 * i + 1];
     LRMOE_REQUIRE(e >= 0 && e < config->numExperts && rank >= 0 &&
                       rank < numRanks,
-                  "planner config: pinned replica %d is expert %d on rank %d",
-                  i, e, rank);
+                  "planner config: pinned replica %lld is expert %d on rank %d",
+                  (long long)i, e, rank);
     LRMOE_REQUIRE(rank != lrmoeHomeOf(config, e, numRanks),
-                  "planner config: pinned replica %d of expert %d is at its "
+                  "planner config: pinned replica %lld of expert %d is at its "
                   "home, rank %d",
-                  i, e, rank);
+                  (long long)i, e, rank);
     int32_t onRank = 0;
-    for (int32_t k = 0; k <= i; k++)
+    for (int64_t k = 0; k <= i; k++)
       onRank += config->pinned[2 * k + 1] == rank;
     LRMOE_REQUIRE(onRank <= config->slots,
                   "planner config: more than %d replicas are pinned to rank %d",

@@ -110,7 +110,7 @@ void lrmoeWorkDestroy(struct lrmoeWork *work) {
 }
 
 int lrmoeIsPinned(const struct lrmoeWork *work, int32_t expert, int32_t rank) {
-  for (int32_t i = 0; i < work->numPinned; i++)
+  for (int64_t i = 0; i < work->numPinned; i++)
     if (work->pinned[2 * i] == expert && work->pinned[2 * i + 1] == rank)
       return 1;
   return 0;
@@ -119,7 +119,7 @@ int lrmoeIsPinned(const struct lrmoeWork *work, int32_t expert, int32_t rank) {
 void lrmoePlacementClear(const struct lrmoeWork *work,
                          struct lrmoePlacement *placement) {
   memset(placement->used, 0, (size_t)work->numRanks * sizeof(int32_t));
-  for (int32_t i = 0; i < work->numPinned; i++) {
+  for (int64_t i = 0; i < work->numPinned; i++) {
     int32_t rank = work->pinned[2 * i + 1];
     int64_t slot = (int64_t)rank * work->slots + placement->used[rank]++;
     placement->experts[slot] = work->pinned[2 * i];

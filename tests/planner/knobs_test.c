@@ -2,6 +2,8 @@
 #include "planner/checks.h"
 #include "planner/planner.h"
 #include "support/suite.h"
+#include "topo/nccl_text.h"
+#include "topo/open.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +246,154 @@ START_TEST(knobsOfOtherPolicies) {
 }
 END_TEST
 
+#define CHANGED(field, value)                                            \
+  do {                                                                   \
+    lrmoePlannerConfig_t changed = base;                                 \
+    changed.field = (value);                                             \
+    lrmoePlanner_t other = makePlanner(numRanks, &changed);              \
+    ck_assert_msg(other->hash != planner->hash, "%s is not in the hash", \
+                  #field);                                               \
+    lrmoePlannerDestroy(other);                                          \
+  } while (0)
+
+/* Ranks that were given another config must not plan together. */
+START_TEST(hashCoversKnobs) {
+  const int32_t pinned[] = {0, 7}, others[] = {0, 6};
+  lrmoePlannerConfig_t base = levelling();
+  base.hidden = base.ffn = 64;
+  base.pinned = pinned;
+  base.numPinned = 1;
+  lrmoePlanner_t planner = makePlanner(numRanks, &base);
+  CHANGED(hidden, 128);
+  CHANGED(ffn, 128);
+  CHANGED(memoryBytes, 1);
+  CHANGED(weightBytes, 1);
+  CHANGED(gradBytes, 1);
+  CHANGED(windowNs, 1);
+  CHANGED(minRetainPpm, 1);
+  CHANGED(capacityPpm, 1);
+  CHANGED(tolerancePpm, 1);
+  CHANGED(minReplicaPairs, 1);
+  CHANGED(maxReplicas, 1);
+  CHANGED(balancedPpm, 1);
+  CHANGED(hysteresisPpm, 1);
+  CHANGED(materialiseNs, 1);
+  CHANGED(reduceNs, 1);
+  CHANGED(pairNs, 1);
+  CHANGED(pinned, others);
+  CHANGED(elementBytes, 4);
+  CHANGED(topk, 1);
+  CHANGED(retain, lrmoeRetainLargest);
+  CHANGED(activation, lrmoeGelu);
+  CHANGED(routerGrad, lrmoeRouterGradOwner);
+  CHANGED(savedState, lrmoeSavedNone);
+  lrmoePlannerDestroy(planner);
+}
+END_TEST
+
+#define REFUSED(field, value)                                            \
+  do {                                                                   \
+    lrmoePlannerConfig_t changed = base;                                 \
+    changed.field = (value);                                             \
+    ASSERT_RESULT(lrmoePlannerCreate(topology, &changed, &planner),      \
+                  lrmoeInvalidArgument);                                 \
+    ck_assert_msg(strstr(lrmoeGetLastError(), #field) != NULL, "%s: %s", \
+                  #field, lrmoeGetLastError());                          \
+  } while (0)
+
+START_TEST(valuesOutOfRange) {
+  lrmoeTopology_t topology = NULL;
+  lrmoePlanner_t planner = NULL;
+  ASSERT_OK(lrmoeTopologyCreate(numRanks, &topology));
+  lrmoePlannerConfig_t base = levelling();
+  REFUSED(hidden, -1);
+  REFUSED(memoryBytes, 1); /* without hidden */
+  REFUSED(windowNs, 1);
+  base.hidden = base.ffn = 64;
+  base.retainPpm = 500000;
+  REFUSED(ffn, 0);
+  REFUSED(memoryBytes, ((int64_t)1 << 46) + 1);
+  REFUSED(weightBytes, -1);
+  REFUSED(gradBytes, -1);
+  REFUSED(windowNs, -1);
+  REFUSED(minRetainPpm, 500001);
+  REFUSED(capacityPpm, -1);
+  REFUSED(tolerancePpm, -1);
+  REFUSED(minReplicaPairs, -1);
+  REFUSED(maxReplicas, -1);
+  REFUSED(balancedPpm, -1);
+  REFUSED(hysteresisPpm, 1000001);
+  REFUSED(materialiseNs, -1);
+  REFUSED(reduceNs, -1);
+  REFUSED(pairNs, -1);
+  REFUSED(numPinned, 1);
+  REFUSED(elementBytes, 3);
+  REFUSED(topk, -1);
+  REFUSED(retain, (lrmoeRetain_t)3);
+  REFUSED(activation, (lrmoeActivation_t)2);
+  REFUSED(routerGrad, (lrmoeRouterGrad_t)3);
+  REFUSED(savedState, (lrmoeSavedState_t)2);
+  REFUSED(reserved, 1);
+  base.retain = lrmoeRetainLargest;
+  REFUSED(quota, lrmoeQuotaCapacity);
+  lrmoeTopologyDestroy(topology);
+}
+END_TEST
+
+/* The planner goes on when its maker has let the topology go. */
+START_TEST(topologyIsHeld) {
+  lrmoeTopology_t topology = NULL;
+  lrmoePlanner_t planner = NULL;
+  lrmoePlan_t plan = NULL;
+  int64_t *demand = randomDemand(1);
+  lrmoePlannerConfig_t config = levelling();
+  config.hidden = config.ffn = 64;
+  ASSERT_OK(lrmoeTopologyCreate(numRanks, &topology));
+  ASSERT_OK(lrmoePlannerCreate(topology, &config, &planner));
+  lrmoeTopologyDestroy(topology);
+  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+  lrmoePlanView_t view = checkPlan(plan, demand, numRanks, &config);
+  ck_assert_int_gt(view.commNs, 0);
+  ck_assert_int_eq(view.crossNodeBytes, 0); /* one host */
+  lrmoePlanDestroy(plan);
+  lrmoePlannerDestroy(planner);
+  free(demand);
+}
+END_TEST
+
+/* Two hosts of three ranks, each level in itself.  Rank 3 is the hottest and
+ * rank 1, on the other host, the deepest sink: by depth alone rows cross. */
+START_TEST(nearSinksFirst) {
+  const char *host = SYSTEM(
+      CPU("0", GPU("0000:11:00.0", "0", "") GPU("0000:12:00.0", "1", "")
+                   GPU("0000:14:00.0", "2", "")
+                       NIC("0000:13:00.0", NET("n0", "100000", "1", "1"))));
+  lrmoeTopology_t topology = NULL;
+  lrmoePlanner_t planner = NULL;
+  lrmoePlan_t plan = NULL;
+  ASSERT_OK(openCopies(host, 2, 0, &topology));
+  lrmoePlannerConfig_t config = levelling();
+  config.numExperts = 6; /* one a rank */
+  config.hidden = config.ffn = 8;
+  config.slots = 1;
+  const int64_t demand[36] = {50, 10, 30, [3 * 6 + 3] = 54, 18, 18};
+  ASSERT_OK(lrmoePlannerCreate(topology, &config, &planner));
+  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+  lrmoePlanView_t view = checkPlan(plan, demand, 6, &config);
+  ck_assert_int_eq(view.peakForward, 30);
+  ck_assert_int_eq(view.crossNodeBytes, 0);
+  lrmoePlanDestroy(plan);
+  /* All tokens on the other host: every row crosses, four times 16 B. */
+  const int64_t away[36] = {0, 0, 0, 54, 18, 18, [3 * 6] = 50, 10, 30};
+  ASSERT_OK(lrmoePlanMake(planner, away, &plan));
+  view = checkPlan(plan, away, 6, &config);
+  ck_assert_int_eq(view.crossNodeBytes, 180 * 4 * 16 + view.movesIn * 16);
+  lrmoePlanDestroy(plan);
+  lrmoePlannerDestroy(planner);
+  lrmoeTopologyDestroy(topology);
+}
+END_TEST
+
 /* The example of FlashLB's authors: the optimum is 182. */
 START_TEST(hotPair) {
   const int64_t loads[8] = {600, 560, 120, 120, 20, 10, 10, 10};
@@ -274,6 +424,10 @@ int main(void) {
   tcase_add_loop_test(cases, hysteresisKeepsInstances, 0, 20);
   tcase_add_test(cases, balancedStays);
   tcase_add_test(cases, knobsOfOtherPolicies);
+  tcase_add_test(cases, hashCoversKnobs);
+  tcase_add_test(cases, valuesOutOfRange);
+  tcase_add_test(cases, topologyIsHeld);
+  tcase_add_test(cases, nearSinksFirst);
   tcase_add_test(cases, hotPair);
   Suite *suite = suite_create("planner knobs");
   suite_add_tcase(suite, cases);
