@@ -184,8 +184,8 @@ static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
                                          config->dtype, config->activation,
                                          config->convention};
   LRMOE_CHECK(lrmoeExpertContextInit(&shape, config->gemm, &layer->experts));
-  LRMOE_CHECK(lrmoeReplicasInit(layer, layer->planner->slots));
-  return makeRegions(layer, maxLocal + layer->planner->slots);
+  LRMOE_CHECK(lrmoeReplicasInit(layer, layer->planner->config.slots));
+  return makeRegions(layer, maxLocal + layer->planner->config.slots);
 }
 
 /* The approximation is never silent: once a process. */

@@ -656,7 +656,9 @@ typedef enum {
 /* What rho is (Algorithm 1, lines 2 to 8).
  * exact    retainPpm: what does not fit is refused
  * largest  the largest up to retainPpm that fits memory and window where the
- *          instances stand: of uniform in millionths, of overload in pairs
+ *          instances stand: of uniform in millionths, of overload in pairs.
+ *          Where worst-case moves take memory, or the window binds, it fits
+ *          but a larger one may too
  * grid     the largest of 1000000, 900000, 800000 and 700000 millionths (C0,
  *          C10, C20, C30) up to retainPpm that fits */
 typedef enum {
@@ -686,8 +688,8 @@ typedef struct {
    * model; then memoryBytes and windowNs are 0 too. */
   int64_t hidden;      /* H */
   int64_t ffn;         /* F */
-  int64_t memoryBytes; /* of each rank, for what lrmoeRankMemory_t lists; 0: no
-                          limit */
+  int64_t memoryBytes; /* of each rank, for what lrmoeRankMemory_t lists, at
+                          most 2^46; 0: no limit */
   int64_t weightBytes; /* weights of one expert; 0: from H, F and element */
   int64_t gradBytes;   /* its weight gradient; 0: fp32 */
   int64_t windowNs;    /* T_ovlp: most time that backward's rows may take on the
@@ -697,7 +699,8 @@ typedef struct {
   int64_t minRetainPpm; /* least K / n of every expert, 0..retainPpm */
   int64_t capacityPpm;  /* capacity factor, lrmoeQuotaCapacity only */
 
-  /* Knobs of policy lrmoe.  0 leaves each out. */
+  /* Knobs of policy lrmoe; rivals read minReplicaPairs and the costs where
+   * they have such a rule, and refuse the others.  0 leaves each out. */
   int64_t tolerancePpm;    /* eps: peaks up to (1 + eps) mean are as good; fewer
                               replicas win */
   int64_t minReplicaPairs; /* least forward pairs of a replica */
@@ -732,8 +735,8 @@ typedef struct {
         lrmoeSwiglu, lrmoeRouterGradKept, lrmoeSavedFull, 0                   \
   }
 
-/* Makes a planner for the ranks of topology, which is read during the call
- * only.  All ranks must give the same config; lrmoeStepCreate checks it. */
+/* Makes a planner for the ranks of topology, which the caller may destroy
+ * afterwards.  All ranks must give the same config; lrmoeStepCreate checks it. */
 lrmoeResult_t lrmoePlannerCreate(lrmoeTopology_t topology,
                                  const lrmoePlannerConfig_t *config,
                                  lrmoePlanner_t *planner);
@@ -847,7 +850,8 @@ typedef struct {
   int64_t peakMovesIn;
   /* 0 and NULL without a model (hidden 0), but for what follows from counts. */
   int64_t retainPpm; /* kept of pairs, rounded down; 1000000 of no pairs */
-  int64_t commNs;    /* T_comm: backward's rows, both ways, on the topology */
+  int64_t commNs;    /* T_comm: backward's rows, out and home, on the topology,
+                        kept pairs taken evenly from each expert's sources */
   int64_t crossNodeBytes; /* between hosts: rows of forward and backward, and
                              weights and gradients of replicas */
   const lrmoeRankMemory_t *memory; /* [G] */

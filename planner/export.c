@@ -10,7 +10,8 @@
  *
  * Sinks are tried deepest first, but one that a single expert of the donor can
  * fill goes before; of the experts that suffice the smallest is taken, so
- * that large ones remain for deep sinks.  Not in the paper, which does not say
+ * that large ones remain for deep sinks.  Near first, a sink on the donor's host
+ * goes before deeper ones elsewhere.  Not in the paper, which does not say
  * how it places replicas. */
 #include "planner/export.h"
 
@@ -45,11 +46,11 @@ static void begin(struct lrmoeWork *work, const int64_t *weights,
          (size_t)work->numExperts * sizeof *work->atHome);
   work->donors.count = 0;
   work->sinks.count = 0;
+  lrmoePlacementClear(work, &work->trial);
   for (int32_t g = 0; g < work->numRanks; g++) {
     work->loads[g] = 0;
     for (int32_t h = work->homeOffsets[g]; h < work->homeOffsets[g + 1]; h++)
       work->loads[g] += weights[work->homeExperts[h]];
-    work->trial.used[g] = 0;
     if (work->loads[g] > target)
       work->donors.ids[work->donors.count++] = g;
     else
@@ -67,16 +68,22 @@ static int64_t largestAtHome(const struct lrmoeWork *work, int32_t rank) {
   return largest;
 }
 
-/* Takes a sink out of the heap; there is one. */
-static int32_t takeSink(struct lrmoeWork *work, int64_t largest) {
+static int isNear(const struct lrmoeWork *work, int32_t a, int32_t b) {
+  return !work->nearFirst || work->hosts[a] == work->hosts[b];
+}
+
+/* Takes a sink out of the heap; there is one.  Of those that one expert can
+ * fill the first, or, near first, the first on the donor's host. */
+static int32_t takeSink(struct lrmoeWork *work, int32_t donor,
+                        int64_t largest) {
   int32_t looked[maxLooks];
   int32_t numLooked = 0, found = -1;
   while (work->sinks.count > 0 && numLooked < maxLooks) {
     int32_t sink = lrmoeHeapPop(&work->sinks);
     looked[numLooked++] = sink;
     if (work->deficits[sink] > largest || randomBelow(work, 4) == 3) continue;
-    found = numLooked - 1;
-    break;
+    if (found < 0 || isNear(work, donor, sink)) found = numLooked - 1;
+    if (isNear(work, donor, sink)) break;
   }
   if (found < 0) found = randomBelow(work, numLooked);
   for (int32_t i = 0; i < numLooked; i++)
@@ -124,7 +131,7 @@ static void moveLoad(struct lrmoeWork *work, int32_t expert, int32_t sink,
 /* One export from the highest donor; 0 if nothing of it can go. */
 static int exportOnce(struct lrmoeWork *work, int64_t target) {
   int32_t donor = work->donors.ids[0];
-  int32_t sink = takeSink(work, largestAtHome(work, donor));
+  int32_t sink = takeSink(work, donor, largestAtHome(work, donor));
   int64_t excess = work->loads[donor] - target;
   int64_t wanted = work->deficits[sink];
   int isLast = slotsLeft(work, sink) == 1;

@@ -13,7 +13,7 @@ lrmoeResult_t lrmoePlaceFixed(const struct lrmoePlanner *planner,
   struct lrmoePlan *made = NULL;
   LRMOE_CHECK(
       lrmoePlanAllocate(planner->numRanks, numExperts, numExperts, &made));
-  made->policy = planner->policy;
+  made->policy = planner->config.policy;
   made->changesForward = !!planner->changedDemand;
   memcpy(made->demand, load->demand, ranks * experts * sizeof(int64_t));
   memcpy(made->quotas, load->quotas, experts * sizeof(int64_t));

@@ -33,6 +33,7 @@ lrmoeResult_t lrmoePlanAllocate(int32_t numRanks, int32_t numExperts,
   size_t ranks = (size_t)numRanks, experts = (size_t)numExperts;
   size_t instances = (size_t)numInstances;
   size_t bytes = sizeof **plan + 3 * ranks * sizeof(int64_t) +
+                 ranks * sizeof(lrmoeRankMemory_t) +
                  lrmoePlanArrayBytes(numRanks, numExperts, numInstances);
   char *block = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(bytes, &block));
@@ -41,6 +42,9 @@ lrmoeResult_t lrmoePlanAllocate(int32_t numRanks, int32_t numExperts,
   made->rankForward = lrmoeCarve64(&next, ranks);
   made->rankKept = lrmoeCarve64(&next, ranks);
   made->rankMovesIn = lrmoeCarve64(&next, ranks);
+  made->memory = (lrmoeRankMemory_t *)(void *)next;
+  next += ranks * sizeof *made->memory;
+  made->constraintRank = -1;
   made->demand = lrmoeCarve64(&next, ranks * experts);
   made->quotas = lrmoeCarve64(&next, experts);
   made->forwardPairs = lrmoeCarve64(&next, instances);
@@ -82,18 +86,28 @@ static void sumMoves(struct lrmoePlan *plan) {
   plan->peakMovesIn = peak(plan->rankMovesIn, plan->numRanks);
 }
 
-static uint64_t hashPlan(const struct lrmoePlan *plan) {
-  const int64_t scalars[] = {
-      plan->pairs,    plan->kept,         plan->peakForward,
-      plan->peakKept, plan->boundForward, plan->boundKept,
-      plan->numRanks, plan->numExperts,   plan->numInstances,
-      plan->policy,   plan->homesMoved,   plan->changesForward};
-  return lrmoeHash(lrmoeHash(0, scalars, sizeof scalars), plan->demand,
-                   lrmoePlanArrayBytes(plan->numRanks, plan->numExperts,
-                                       plan->numInstances));
+char *lrmoePlanSaved(const struct lrmoePlan *plan, size_t *bytes) {
+  *bytes =
+      lrmoePlanArrayBytes(plan->numRanks, plan->numExperts, plan->numInstances);
+  if (!plan->hasModel) return (char *)plan->demand;
+  *bytes += (size_t)plan->numRanks * sizeof *plan->memory;
+  return (char *)plan->memory;
 }
 
-void lrmoePlanFinish(struct lrmoePlan *plan) {
+static uint64_t hashPlan(const struct lrmoePlan *plan) {
+  const int64_t scalars[] = {
+      plan->pairs,           plan->kept,           plan->peakForward,
+      plan->peakKept,        plan->boundForward,   plan->boundKept,
+      plan->numRanks,        plan->numExperts,     plan->numInstances,
+      plan->policy,          plan->homesMoved,     plan->changesForward,
+      plan->hasModel,        plan->constraintRank, plan->constraint,
+      plan->constraintSlack, plan->commNs,         plan->crossNodeBytes};
+  size_t bytes;
+  const char *saved = lrmoePlanSaved(plan, &bytes);
+  return lrmoeHashFast(lrmoeHash(0, scalars, sizeof scalars), saved, bytes);
+}
+
+void lrmoePlanSum(struct lrmoePlan *plan) {
   size_t rankBytes = (size_t)plan->numRanks * sizeof(int64_t);
   memset(plan->rankForward, 0, rankBytes);
   memset(plan->rankKept, 0, rankBytes);
@@ -112,6 +126,10 @@ void lrmoePlanFinish(struct lrmoePlan *plan) {
     plan->boundKept = plan->peakKept;
   }
   sumMoves(plan);
+}
+
+void lrmoePlanFinish(struct lrmoePlan *plan) {
+  lrmoePlanSum(plan);
   plan->hash = hashPlan(plan);
 }
 
@@ -192,10 +210,7 @@ static lrmoeResult_t verifyShares(const struct lrmoePlan *plan, int32_t expert,
 }
 
 static lrmoeResult_t verifyExpert(const struct lrmoePlan *plan, int32_t expert,
-                                  lrmoeResult_t broken) {
-  int64_t total = 0;
-  for (int32_t s = 0; s < plan->numRanks; s++)
-    total += plan->demand[(int64_t)s * plan->numExperts + expert];
+                                  int64_t total, lrmoeResult_t broken) {
   int64_t quota = plan->quotas[expert];
   if (quota < 0 || quota > total)
     return LRMOE_FAIL(broken, "expert %d keeps %lld of %lld pairs", expert,
@@ -209,8 +224,20 @@ lrmoeResult_t lrmoePlanVerifyAs(const struct lrmoePlan *plan,
                                 lrmoeResult_t broken) {
   LRMOE_CHECK(verifyDemand(plan, broken));
   LRMOE_CHECK(verifyOffsets(plan, broken));
+  for (int32_t e = 0; e < plan->numExperts; e++) {
+    int64_t total = 0;
+    for (int32_t s = 0; s < plan->numRanks; s++)
+      total += plan->demand[(int64_t)s * plan->numExperts + e];
+    LRMOE_CHECK(verifyExpert(plan, e, total, broken));
+  }
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoePlanVerifyShares(const struct lrmoePlan *plan,
+                                    const int64_t *pairs) {
+  LRMOE_CHECK(verifyOffsets(plan, lrmoeInternalError));
   for (int32_t e = 0; e < plan->numExperts; e++)
-    LRMOE_CHECK(verifyExpert(plan, e, broken));
+    LRMOE_CHECK(verifyExpert(plan, e, pairs[e], lrmoeInternalError));
   return lrmoeSuccess;
 }
 
@@ -267,6 +294,12 @@ lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view) {
   full.movesIn = plan->movesIn;
   full.peakMovesIn = plan->peakMovesIn;
   full.retainPpm = retainPpm(plan);
+  full.commNs = plan->commNs;
+  full.crossNodeBytes = plan->crossNodeBytes;
+  full.memory = plan->hasModel ? plan->memory : NULL;
+  full.constraintSlack = plan->constraintSlack;
+  full.constraint = plan->constraint;
+  full.constraintRank = plan->constraintRank;
   full.homesMoved = plan->homesMoved;
   full.changesForward = plan->changesForward;
   return lrmoeViewWrite("plan view", &full, sizeof full, view);

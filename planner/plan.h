@@ -19,9 +19,9 @@ enum {
   lrmoeMaxSlots = 1 << 10 /* spare ones of a rank: instances fit an int32 */
 };
 
-/* One block of memory holds the struct and its arrays.  Those from demand to
+/* One block of memory holds the struct and its arrays.  Those from memory to
  * instanceRanks lie in it in this order without gaps: they are what is hashed
- * and saved; the rest follows from them. */
+ * and saved (memory only of plans with a model); the rest follows. */
 struct lrmoePlan {
   uint64_t hash;
   int64_t pairs;
@@ -30,23 +30,30 @@ struct lrmoePlan {
   int64_t peakKept;
   int64_t boundForward; /* proven lower bounds of the two peaks */
   int64_t boundKept;
-  int64_t movesIn;          /* kept pairs that move in the worst case */
-  int64_t peakMovesIn;      /* and the most of them into one rank */
-  int64_t *rankForward;     /* [G] pairs that a rank executes in forward */
-  int64_t *rankKept;        /* [G] and in backward */
-  int64_t *rankMovesIn;     /* [G] of them moved here, in the worst case */
-  int64_t *demand;          /* [G, E] */
-  int64_t *quotas;          /* [E] */
-  int64_t *forwardPairs;    /* [numInstances] */
-  int64_t *keptPairs;       /* [numInstances] */
-  int32_t *homes;           /* [E] */
-  int32_t *instanceOffsets; /* [E + 1] */
-  int32_t *instanceRanks;   /* [numInstances] */
+  int64_t movesIn;           /* kept pairs that move in the worst case */
+  int64_t peakMovesIn;       /* and the most of them into one rank */
+  int64_t *rankForward;      /* [G] pairs that a rank executes in forward */
+  int64_t *rankKept;         /* [G] and in backward */
+  int64_t *rankMovesIn;      /* [G] of them moved here, in the worst case */
+  lrmoeRankMemory_t *memory; /* [G] */
+  int64_t *demand;           /* [G, E] */
+  int64_t *quotas;           /* [E] */
+  int64_t *forwardPairs;     /* [numInstances] */
+  int64_t *keptPairs;        /* [numInstances] */
+  int32_t *homes;            /* [E] */
+  int32_t *instanceOffsets;  /* [E + 1] */
+  int32_t *instanceRanks;    /* [numInstances] */
   int32_t numRanks;
   int32_t numExperts;
   int32_t numInstances;
   int32_t homesMoved;     /* experts whose home is not the planner's */
   int32_t changesForward; /* 1: demand is not what the planner was given */
+  int32_t hasModel;       /* 1: memory, commNs, crossNodeBytes and slack hold */
+  int32_t constraintRank;
+  lrmoeConstraint_t constraint;
+  int64_t constraintSlack;
+  int64_t commNs;
+  int64_t crossNodeBytes;
   lrmoePolicy_t policy;
 };
 
@@ -68,12 +75,23 @@ static inline int lrmoePlanHasChoice(lrmoePolicy_t policy) {
 /* As it is written in lrmoe.h; static storage. */
 const char *lrmoePolicyName(lrmoePolicy_t policy);
 
-/* Fills in sums, peaks and hash from the arrays and bounds of a plan that is
+/* Fills in sums, peaks and moves from the arrays and bounds of a plan that is
  * verified. */
+void lrmoePlanSum(struct lrmoePlan *plan);
+
+/* The same, and the hash: nothing changes afterwards. */
 void lrmoePlanFinish(struct lrmoePlan *plan);
+
+/* Begin and length of what is hashed and saved. */
+char *lrmoePlanSaved(const struct lrmoePlan *plan, size_t *bytes);
 
 /* lrmoeInternalError naming the invariant that is broken, and where. */
 lrmoeResult_t lrmoePlanVerify(const struct lrmoePlan *plan);
+
+/* The same where the demand is known to be sound and to add up to pairs [E]:
+ * without reading it again, which in large groups costs most. */
+lrmoeResult_t lrmoePlanVerifyShares(const struct lrmoePlan *plan,
+                                    const int64_t *pairs);
 
 /* The same with another result, for plans that come from outside. */
 lrmoeResult_t lrmoePlanVerifyAs(const struct lrmoePlan *plan,

@@ -1,86 +1,25 @@
 /* The planner: see planner.h.  Algorithm 1 of the paper: the full forward must fit the capacity of every rank, quotas follow from
  * demand, and what does not fit is refused, by name and number.
  *
- * Departure from the paper: its planner may lower retention until backward
- * fits.  Here retention is what the caller asked for; a rank's kept pairs are
- * never more than its forward pairs, which fit. */
+ * Quotas begin at the retention asked for; where a limit is then broken and
+ * the config leaves the retention to the planner, retain.c lowers them. */
 #include "planner/planner.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
 #include "base/hash.h"
+#include "planner/model.h"
+#include "planner/retain.h"
 #include "planner/rivals/modes.h"
 #include "topo/topology.h"
 
 #include <string.h>
 
-enum {
-  maxCapacityPpm = 1000000000 /* a factor of 1000 */
-};
-
-static lrmoeResult_t checkNumbers(const lrmoePlannerConfig_t *config) {
-  LRMOE_REQUIRE(config->numExperts >= 1 &&
-                    config->numExperts <= lrmoeMaxExperts,
-                "planner config: numExperts is %d, not 1..%d",
-                config->numExperts, lrmoeMaxExperts);
-  LRMOE_REQUIRE(config->retainPpm >= 0 && config->retainPpm <= 1000000,
-                "planner config: retainPpm is %lld, not 0..1000000",
-                (long long)config->retainPpm);
-  LRMOE_REQUIRE(config->maxPairs >= 0, "planner config: maxPairs is %lld",
-                (long long)config->maxPairs);
-  LRMOE_REQUIRE(config->minReplicaPairs >= 0,
-                "planner config: minReplicaPairs is %lld",
-                (long long)config->minReplicaPairs);
-  LRMOE_REQUIRE(config->pairNs >= 0 && config->materialiseNs >= 0 &&
-                    config->reduceNs >= 0 &&
-                    config->materialiseNs <= INT64_MAX - config->reduceNs,
-                "planner config: costs are %lld, %lld and %lld ns",
-                (long long)config->pairNs, (long long)config->materialiseNs,
-                (long long)config->reduceNs);
-  return lrmoeSuccess;
-}
-
-static int changesDemand(lrmoePolicy_t policy) {
-  return policy == lrmoePolicyBalanced || policy == lrmoePolicyLocal;
-}
-
-static int hasReplicas(lrmoePolicy_t policy) {
-  return lrmoePlanHasChoice(policy) && policy != lrmoePolicyPermute;
-}
-
-static lrmoeResult_t checkRules(const lrmoePlannerConfig_t *config) {
-  LRMOE_REQUIRE(config->policy >= lrmoePolicyFixed &&
-                    config->policy <= lrmoePolicyLocal,
-                "planner config: policy %d is unknown", (int)config->policy);
-  LRMOE_REQUIRE(config->quota >= lrmoeQuotaNone &&
-                    config->quota <= lrmoeQuotaCapacity,
-                "planner config: quota %d is unknown", (int)config->quota);
-  LRMOE_REQUIRE(config->capacityPpm >= 0 &&
-                    config->capacityPpm <= maxCapacityPpm,
-                "planner config: capacityPpm is %lld, not 0..%d",
-                (long long)config->capacityPpm, maxCapacityPpm);
-  LRMOE_REQUIRE(config->slots >= 0 && config->slots <= lrmoeMaxSlots,
-                "planner config: slots is %d, not 0..%d", config->slots,
-                lrmoeMaxSlots);
-  LRMOE_REQUIRE(config->slots == 0 || hasReplicas(config->policy),
-                "planner config: slots is %d; policy %s has no replicas",
-                config->slots, lrmoePolicyName(config->policy));
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t readConfig(const lrmoePlannerConfig_t *given,
-                                lrmoePlannerConfig_t *known) {
-  LRMOE_CHECK(lrmoeConfigRead("planner config", given, sizeof *known, known));
-  LRMOE_CHECK(checkNumbers(known));
-  return checkRules(known);
-}
-
 static lrmoeResult_t fillHomes(struct lrmoePlanner *planner,
-                               const int32_t *homes) {
+                               const lrmoePlannerConfig_t *config) {
   int32_t numRanks = planner->numRanks, numExperts = planner->numExperts;
   for (int32_t e = 0; e < numExperts; e++) {
-    int32_t home =
-        homes ? homes[e] : (int32_t)((int64_t)e * numRanks / numExperts);
+    int32_t home = lrmoeHomeOf(config, e, numRanks);
     LRMOE_REQUIRE(home >= 0 && home < numRanks,
                   "planner config: home of expert %d is rank %d of %d", e, home,
                   numRanks);
@@ -90,58 +29,65 @@ static lrmoeResult_t fillHomes(struct lrmoePlanner *planner,
 }
 
 static uint64_t hashPlanner(const struct lrmoePlanner *planner) {
-  const int64_t scalars[] = {
-      planner->retainPpm,  planner->maxPairs,    planner->numRanks,
-      planner->numExperts, planner->policy,      planner->quota,
-      planner->slots,      planner->capacityPpm, planner->minReplicaPairs,
-      planner->pairNs,     planner->replicaNs};
-  size_t ranks = (size_t)planner->numRanks * sizeof(int32_t);
-  uint64_t hash = lrmoeHash(0, scalars, sizeof scalars);
-  hash = lrmoeHash(hash, planner->hosts, ranks);
-  hash = lrmoeHash(hash, planner->domains, ranks);
+  const int64_t numRanks = planner->numRanks;
+  uint64_t hash = lrmoePlannerConfigHash(&planner->config);
+  hash = lrmoeHash(hash, planner->hosts,
+                   (size_t)numRanks * sizeof *planner->hosts);
+  hash = lrmoeHash(hash, planner->domains,
+                   (size_t)numRanks * sizeof *planner->domains);
+  hash = lrmoeHash(hash, &numRanks, sizeof numRanks);
   return lrmoeHash(hash, planner->homes,
                    (size_t)planner->numExperts * sizeof *planner->homes);
 }
 
-/* Where ranks stand: copied, so that the topology need not outlive the call. */
-static lrmoeResult_t fillPlaces(struct lrmoePlanner *planner,
-                                const struct lrmoeTopology *topology) {
-  int32_t numRanks = topology->numRanks;
-  planner->numRanks = numRanks;
-  LRMOE_CHECK(LRMOE_ALLOCATE(numRanks, &planner->hosts));
-  LRMOE_CHECK(LRMOE_ALLOCATE(numRanks, &planner->domains));
-  for (int32_t g = 0; g < numRanks; g++) {
+/* What the model needs: the topology, held for as long as the planner lives,
+ * and room for the traffic of backward's two rounds. */
+static lrmoeResult_t fillModel(struct lrmoePlanner *planner,
+                               lrmoeTopology_t topology) {
+  int64_t ranks = planner->numRanks;
+  LRMOE_CHECK(LRMOE_ALLOCATE(ranks, &planner->hosts));
+  LRMOE_CHECK(LRMOE_ALLOCATE(ranks, &planner->domains));
+  for (int32_t g = 0; g < planner->numRanks; g++) {
     planner->hosts[g] = lrmoeTopologyHost(topology, g);
     planner->domains[g] = lrmoeTopologyDomain(topology, g);
   }
-  return lrmoeSuccess;
+  if (!planner->config.hidden) return lrmoeSuccess;
+  lrmoeTopologyHold(topology);
+  planner->topology = topology;
+  return LRMOE_ALLOCATE(2 * ranks * ranks, &planner->traffic);
 }
 
 static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner,
-                                 const struct lrmoeTopology *topology,
+                                 lrmoeTopology_t topology,
                                  const lrmoePlannerConfig_t *config) {
   int32_t numRanks = topology->numRanks;
-  planner->retainPpm = config->retainPpm;
-  planner->maxPairs = config->maxPairs;
+  planner->config = *config;
+  planner->config.homes = NULL;
+  planner->config.pinned = NULL;
+  planner->numRanks = numRanks;
   planner->numExperts = config->numExperts;
-  planner->policy = config->policy;
-  planner->quota = config->quota;
-  planner->slots = config->slots;
-  planner->minReplicaPairs = config->minReplicaPairs;
-  planner->pairNs = config->pairNs;
-  planner->replicaNs = config->materialiseNs + config->reduceNs;
-  planner->capacityPpm = config->capacityPpm;
-  LRMOE_CHECK(fillPlaces(planner, topology));
   LRMOE_CHECK(LRMOE_ALLOCATE(config->numExperts, &planner->homes));
-  LRMOE_CHECK(fillHomes(planner, config->homes));
+  LRMOE_CHECK(fillHomes(planner, config));
   LRMOE_CHECK(lrmoeWorkCreate(numRanks, config->numExperts, config->slots,
                               planner->homes, &planner->work));
+  LRMOE_CHECK(fillModel(planner, topology));
+  if (topology->numHosts > 1) planner->work->hosts = planner->hosts;
+  if (config->numPinned) {
+    LRMOE_CHECK(
+        LRMOE_ALLOCATE(2 * (int64_t)config->numPinned, &planner->pinned));
+    memcpy(planner->pinned, config->pinned,
+           2 * (size_t)config->numPinned * sizeof(int32_t));
+    planner->config.pinned = planner->work->pinned = planner->pinned;
+    planner->work->numPinned = config->numPinned;
+  }
   if (lrmoeRivalHas(config->policy))
     LRMOE_CHECK(lrmoeLayoutCreate(numRanks, config->numExperts, config->slots,
                                   planner->homes, &planner->layout));
-  if (changesDemand(config->policy))
+  if (lrmoePolicyChangesDemand(config->policy))
     LRMOE_CHECK(LRMOE_ALLOCATE((int64_t)numRanks * config->numExperts,
                                &planner->changedDemand));
+  if (config->memoryBytes || config->windowNs)
+    LRMOE_CHECK(lrmoeRetainRoomCreate(planner, &planner->room));
   planner->hash = hashPlanner(planner);
   return lrmoeSuccess;
 }
@@ -155,7 +101,7 @@ lrmoeResult_t lrmoePlannerCreate(lrmoeTopology_t topology,
                 "topology has %d ranks, a plan at most %d", topology->numRanks,
                 lrmoeMaxRanks);
   lrmoePlannerConfig_t known = LRMOE_PLANNER_CONFIG_INITIALIZER;
-  LRMOE_CHECK(readConfig(config, &known));
+  LRMOE_CHECK(lrmoePlannerConfigRead(config, topology->numRanks, &known));
 
   struct lrmoePlanner *made = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(1, &made));
@@ -171,6 +117,10 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner) {
   if (!planner) return lrmoeSuccess;
   lrmoeWorkDestroy(planner->work);
   lrmoeLayoutDestroy(planner->layout);
+  lrmoeRetainRoomDestroy(planner->room);
+  lrmoeTopologyDestroy(planner->topology);
+  lrmoeFree(planner->traffic);
+  lrmoeFree(planner->pinned);
   lrmoeFree(planner->changedDemand);
   lrmoeFree(planner->hosts);
   lrmoeFree(planner->domains);
@@ -179,11 +129,10 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner) {
   return lrmoeSuccess;
 }
 
-/* n[e], with every sum known to fit an int64. */
-static lrmoeResult_t sumDemand(const struct lrmoePlanner *planner,
-                               const int64_t *demand, int64_t *pairs) {
+/* The first count that is negative, or with which the sum leaves an int64. */
+static lrmoeResult_t findBadCount(const struct lrmoePlanner *planner,
+                                  const int64_t *demand) {
   int64_t left = INT64_MAX;
-  memset(pairs, 0, (size_t)planner->numExperts * sizeof *pairs);
   for (int32_t s = 0; s < planner->numRanks; s++)
     for (int32_t e = 0; e < planner->numExperts; e++) {
       int64_t count = demand[(int64_t)s * planner->numExperts + e];
@@ -194,25 +143,27 @@ static lrmoeResult_t sumDemand(const struct lrmoePlanner *planner,
                     "expert %d",
                     s, e);
       left -= count;
-      pairs[e] += count;
     }
   return lrmoeSuccess;
 }
 
-/* Names the rank that is furthest over, which says how much room is enough. */
-static lrmoeResult_t checkCapacity(const struct lrmoePlanner *planner,
-                                   const struct lrmoePlan *plan) {
-  if (!planner->maxPairs || plan->peakForward <= planner->maxPairs)
-    return lrmoeSuccess;
-  int32_t rank = 0;
-  while (plan->rankForward[rank] != plan->peakForward)
-    rank++;
-  return LRMOE_FAIL(lrmoeInfeasible,
-                    "forward does not fit: rank %d would execute %lld pairs "
-                    "and maxPairs is %lld, %lld too many",
-                    rank, (long long)plan->peakForward,
-                    (long long)planner->maxPairs,
-                    (long long)(plan->peakForward - planner->maxPairs));
+/* n[e], with every sum known to fit an int64.  Counts are looked at one by one
+ * only where all being as large as the bits of the largest would not fit. */
+static lrmoeResult_t sumDemand(const struct lrmoePlanner *planner,
+                               const int64_t *demand, int64_t *pairs) {
+  int64_t numCounts = (int64_t)planner->numRanks * planner->numExperts;
+  int64_t bits = 0;
+  for (int64_t i = 0; i < numCounts; i++)
+    bits |= demand[i];
+  if (bits < 0 || bits > INT64_MAX / numCounts)
+    LRMOE_CHECK(findBadCount(planner, demand));
+  memset(pairs, 0, (size_t)planner->numExperts * sizeof *pairs);
+  for (int32_t s = 0; s < planner->numRanks; s++) {
+    const int64_t *row = demand + (int64_t)s * planner->numExperts;
+    for (int32_t e = 0; e < planner->numExperts; e++)
+      pairs[e] += row[e];
+  }
+  return lrmoeSuccess;
 }
 
 /* What the plan is for: `demand`, or what the policy makes of it. */
@@ -220,8 +171,8 @@ static const int64_t *changeDemand(const struct lrmoePlanner *planner,
                                    const int64_t *demand) {
   const struct lrmoeModeShape shape = {planner->homes, planner->numRanks,
                                        planner->numExperts};
-  if (!changesDemand(planner->policy)) return demand;
-  if (planner->policy == lrmoePolicyBalanced)
+  if (!lrmoePolicyChangesDemand(planner->config.policy)) return demand;
+  if (planner->config.policy == lrmoePolicyBalanced)
     lrmoeModeBalanced(&shape, demand, planner->changedDemand);
   else
     lrmoeModeLocal(&shape, demand, planner->changedDemand);
@@ -231,11 +182,28 @@ static const int64_t *changeDemand(const struct lrmoePlanner *planner,
 static lrmoeResult_t place(const struct lrmoePlanner *planner,
                            const struct lrmoeLoad *load,
                            struct lrmoePlan **plan) {
-  if (planner->policy == lrmoePolicyLrmoe)
+  if (planner->config.policy == lrmoePolicyLrmoe)
     return lrmoePlaceReplicas(planner, load, plan);
-  if (lrmoeRivalHas(planner->policy))
+  if (lrmoeRivalHas(planner->config.policy))
     return lrmoePlaceRival(planner, load, plan);
   return lrmoePlaceFixed(planner, load, plan);
+}
+
+/* From shares to a plan that holds what it promises. */
+static lrmoeResult_t finishPlan(const struct lrmoePlanner *planner,
+                                int bestEffort, struct lrmoePlan *plan) {
+  LRMOE_CHECK(lrmoePlanVerifyShares(plan, planner->work->pairs));
+  lrmoePlanSum(plan);
+  LRMOE_CHECK(lrmoePlanMeasure(planner, plan));
+  if (planner->room && plan->constraintSlack < 0) {
+    LRMOE_CHECK(lrmoeRetainFit(planner, plan));
+    LRMOE_CHECK(lrmoePlanVerifyShares(plan, planner->work->pairs));
+    lrmoePlanSum(plan);
+    LRMOE_CHECK(lrmoePlanMeasure(planner, plan));
+  }
+  if (!bestEffort) LRMOE_CHECK(lrmoePlanCheckLimits(planner, plan));
+  lrmoePlanFinish(plan);
+  return lrmoeSuccess;
 }
 
 static lrmoeResult_t makePlan(const struct lrmoePlanner *planner,
@@ -245,21 +213,17 @@ static lrmoeResult_t makePlan(const struct lrmoePlanner *planner,
   int64_t *pairs = planner->work->pairs, *quotas = planner->work->quotas;
   LRMOE_CHECK(sumDemand(planner, given, pairs));
   const int64_t *demand = changeDemand(planner, given);
-  LRMOE_CHECK(sumDemand(planner, demand, pairs));
+  if (demand != given) LRMOE_CHECK(sumDemand(planner, demand, pairs));
   lrmoeQuotaFill(planner, pairs, quotas);
   const struct lrmoeLoad load = {demand, pairs, quotas, input->loads,
                                  input->previous};
   struct lrmoePlan *made = NULL;
   LRMOE_CHECK(place(planner, &load, &made));
-  lrmoeResult_t result;
-  LRMOE_CHECK_GOTO(lrmoePlanVerify(made), result, fail);
-  lrmoePlanFinish(made);
-  LRMOE_CHECK_GOTO(checkCapacity(planner, made), result, fail);
-  *plan = made;
-  return lrmoeSuccess;
-
-fail:
-  lrmoePlanDestroy(made);
+  lrmoeResult_t result = finishPlan(planner, input->bestEffort, made);
+  if (result == lrmoeSuccess)
+    *plan = made;
+  else
+    lrmoePlanDestroy(made);
   return result;
 }
 

@@ -8,6 +8,9 @@
  *          sources, and only backward keeps to it.  DeepSpeed's least capacity
  *          and its padding to the fullest expert are left out.
  *
+ * overload begins as uniform; retain.c lowers it where it must.  No expert gets
+ * less than ceil(minRetainPpm * n[e] / 10^6).
+ *
  * The paper leaves rounding open; rounding up keeps at least one pair of every
  * expert that has any, so that no expert goes without a weight gradient
  * unless nothing is to be retained at all. */
@@ -18,7 +21,7 @@ enum {
 };
 
 /* n = q * 10^6 + r: both products fit an int64 for every n. */
-static int64_t retained(int64_t pairs, int64_t retainPpm) {
+int64_t lrmoeRetained(int64_t pairs, int64_t retainPpm) {
   int64_t whole = pairs / million * retainPpm;
   int64_t part = pairs % million * retainPpm;
   return whole + (part + million - 1) / million;
@@ -40,14 +43,18 @@ static int64_t capacity(int64_t total, int64_t ppm, int64_t experts) {
 
 void lrmoeQuotaFill(const struct lrmoePlanner *planner, const int64_t *pairs,
                     int64_t *quotas) {
-  int64_t total = 0, most = INT64_MAX, ppm = planner->retainPpm;
+  int64_t total = 0, most = INT64_MAX, ppm = planner->config.retainPpm;
   for (int32_t e = 0; e < planner->numExperts; e++)
     total += pairs[e];
-  if (planner->quota == lrmoeQuotaCapacity)
-    most = capacity(total, planner->capacityPpm, planner->numExperts);
-  for (int32_t e = 0; e < planner->numExperts; e++)
-    if (planner->quota == lrmoeQuotaUniform)
-      quotas[e] = retained(pairs[e], ppm);
+  if (planner->config.quota == lrmoeQuotaCapacity)
+    most = capacity(total, planner->config.capacityPpm, planner->numExperts);
+  for (int32_t e = 0; e < planner->numExperts; e++) {
+    int64_t least = lrmoeRetained(pairs[e], planner->config.minRetainPpm);
+    if (planner->config.quota == lrmoeQuotaUniform ||
+        planner->config.quota == lrmoeQuotaOverload)
+      quotas[e] = lrmoeRetained(pairs[e], ppm);
     else
       quotas[e] = pairs[e] < most ? pairs[e] : most;
+    if (quotas[e] < least) quotas[e] = least;
+  }
 }

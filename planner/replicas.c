@@ -12,92 +12,42 @@
  * found; its planner is a search under a time limit.  This one is bounded by
  * counts, so that every rank makes the same plan. */
 #include "planner/bound.h"
-#include "planner/forward.h"
-#include "planner/planner.h"
+#include "planner/knobs.h"
+#include "planner/outcome.h"
 #include "planner/search.h"
-#include "planner/split.h"
 
 #include <string.h>
 
-/* What two placements are compared by, in this order. */
-struct outcome {
-  int64_t over; /* forward pairs that do not fit the fullest rank */
-  int64_t peakKept;
-  int64_t peakForward;
-  int64_t moves;
-  int64_t instances;
-};
-
-static int isBetter(const struct outcome *a, const struct outcome *b) {
-  if (a->over != b->over) return a->over < b->over;
-  if (a->peakKept != b->peakKept) return a->peakKept < b->peakKept;
-  if (a->peakForward != b->peakForward) return a->peakForward < b->peakForward;
-  if (a->moves != b->moves) return a->moves < b->moves;
-  return a->instances < b->instances;
-}
-
-static int64_t sumMoves(const struct lrmoeWork *work,
-                        const struct lrmoeInstances *instances) {
-  int64_t sum = 0;
-  for (int32_t i = 0; i < instances->count; i++) {
-    int32_t e = instances->experts[i];
-    sum += lrmoeMovesIn(instances->forward[i], instances->kept[i],
-                        work->pairs[e] - work->quotas[e]);
-  }
-  return sum;
-}
-
-struct bounds {
-  int64_t kept;
-  int64_t forward;
-};
-
-/* Both splits on work->best, which holds a split of `weights`. */
-static struct outcome evaluate(const struct lrmoePlanner *planner,
-                               const int64_t *weights,
-                               const struct bounds *bounds,
-                               struct lrmoeInstances *instances) {
-  struct lrmoeWork *work = planner->work;
-  struct outcome outcome = {0};
-  lrmoeInstancesBuild(work, &work->best, weights, instances,
-                      instances->forward);
-  lrmoeSharesScale(work, instances, weights, work->quotas, instances->forward,
-                   instances->kept);
-  outcome.peakKept = lrmoeSplit(work, instances, instances->kept, bounds->kept);
-  outcome.peakForward = lrmoeForwardFill(work, instances, bounds->forward);
-  if (planner->maxPairs && outcome.peakForward > planner->maxPairs)
-    outcome.over = outcome.peakForward - planner->maxPairs;
-  outcome.moves = sumMoves(work, instances);
-  outcome.instances = instances->count;
-  return outcome;
-}
-
 /* The better placement of the two; bounds are filled. */
 static struct lrmoeInstances *choose(const struct lrmoePlanner *planner,
-                                     struct bounds *bounds) {
+                                     struct lrmoeBounds *bounds) {
   struct lrmoeWork *work = planner->work;
   struct lrmoeInstances *first = &work->instances[0];
   struct lrmoeInstances *second = &work->instances[1];
-  int keepsAll = !memcmp(work->quotas, work->pairs,
-                         (size_t)work->numExperts * sizeof *work->pairs);
-  int64_t limit = planner->maxPairs ? planner->maxPairs : INT64_MAX;
-  bounds->kept = lrmoePlacementSearch(work, work->quotas,
-                                      keepsAll ? limit : INT64_MAX, first)
-                     .bound;
-  bounds->forward = keepsAll ? bounds->kept : lrmoeMeanBound(work, work->pairs);
-  struct outcome byQuotas = evaluate(planner, work->quotas, bounds, first);
+  int all = lrmoeKeepsAll(work);
+  int64_t limit = planner->config.maxPairs;
+  const struct lrmoeSearchAim aim = {limit ? limit : INT64_MAX,
+                                     planner->config.tolerancePpm};
+  const struct lrmoeSearchAim keptAim = {all ? aim.limit : INT64_MAX,
+                                         aim.tolerancePpm};
+  bounds->kept =
+      lrmoePlacementSearch(work, work->quotas, &keptAim, first).bound;
+  bounds->forward = all ? bounds->kept : lrmoeMeanBound(work, work->pairs);
+  struct lrmoeOutcome byQuotas =
+      lrmoePlacementEvaluate(planner, work->quotas, bounds, first);
   const struct lrmoePeak forward = {byQuotas.peakForward, bounds->forward};
-  if (keepsAll || (lrmoePeakIsClose(forward) && !byQuotas.over)) return first;
-  bounds->forward =
-      lrmoePlacementSearch(work, work->pairs, limit, second).bound;
-  struct outcome byPairs = evaluate(planner, work->pairs, bounds, second);
-  return isBetter(&byPairs, &byQuotas) ? second : first;
+  if (all || (lrmoePeakIsClose(forward) && !byQuotas.over)) return first;
+  bounds->forward = lrmoePlacementSearch(work, work->pairs, &aim, second).bound;
+  struct lrmoeOutcome byPairs =
+      lrmoePlacementEvaluate(planner, work->pairs, bounds, second);
+  return lrmoeOutcomeIsBetter(&byPairs, &byQuotas) ? second : first;
 }
 
 static int isUsed(const struct lrmoeWork *work,
                   const struct lrmoeInstances *instances, int32_t i) {
   return instances->forward[i] > 0 || instances->kept[i] > 0 ||
-         instances->ranks[i] == work->homes[instances->experts[i]];
+         instances->ranks[i] == work->homes[instances->experts[i]] ||
+         lrmoeIsPinned(work, instances->experts[i], instances->ranks[i]);
 }
 
 static int32_t countUsed(const struct lrmoeWork *work,
@@ -127,8 +77,15 @@ lrmoeResult_t lrmoePlaceReplicas(const struct lrmoePlanner *planner,
   const struct lrmoeWork *work = planner->work;
   size_t experts = (size_t)planner->numExperts;
   size_t ranks = (size_t)planner->numRanks;
-  struct bounds bounds;
-  const struct lrmoeInstances *chosen = choose(planner, &bounds);
+  struct lrmoeBounds bounds;
+  const struct lrmoeInstances *chosen;
+  LRMOE_CHECK(lrmoePreviousCheck(planner, load->previous));
+  chosen = lrmoePreviousIsBalanced(planner, load->previous, &bounds);
+  if (!chosen) {
+    struct lrmoeInstances *found = choose(planner, &bounds);
+    lrmoeReplicasPrune(planner, &bounds, found);
+    chosen = lrmoePreviousIsClose(planner, load->previous, &bounds, found);
+  }
   struct lrmoePlan *made = NULL;
   LRMOE_CHECK(lrmoePlanAllocate(planner->numRanks, planner->numExperts,
                                 countUsed(work, chosen), &made));

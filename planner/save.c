@@ -16,7 +16,7 @@
 #define SAVED_MAGIC 0x6e616c506f4d524cu
 
 enum {
-  savedVersion = 3
+  savedVersion = 4
 };
 
 struct savedHeader {
@@ -26,6 +26,9 @@ struct savedHeader {
   uint64_t hash;
   int64_t boundForward; /* do not follow from the arrays */
   int64_t boundKept;
+  int64_t commNs;
+  int64_t crossNodeBytes;
+  int64_t constraintSlack;
   uint32_t version;
   int32_t numRanks;
   int32_t numExperts;
@@ -33,7 +36,9 @@ struct savedHeader {
   int32_t policy;
   int32_t homesMoved;
   int32_t changesForward;
-  uint32_t reserved;
+  int32_t hasModel;
+  int32_t constraint;
+  int32_t constraintRank;
 };
 
 static uint64_t checkSum(const struct savedHeader *header, const void *arrays) {
@@ -57,17 +62,23 @@ lrmoeResult_t lrmoePlanSave(lrmoePlan_t plan, void *buffer, size_t *bytes) {
       .policy = (int32_t)plan->policy,
       .homesMoved = plan->homesMoved,
       .changesForward = plan->changesForward,
+      .commNs = plan->commNs,
+      .crossNodeBytes = plan->crossNodeBytes,
+      .constraintSlack = plan->constraintSlack,
+      .hasModel = plan->hasModel,
+      .constraint = (int32_t)plan->constraint,
+      .constraintRank = plan->constraintRank,
   };
-  size_t arrayBytes =
-      lrmoePlanArrayBytes(plan->numRanks, plan->numExperts, plan->numInstances);
+  size_t arrayBytes;
+  const char *arrays = lrmoePlanSaved(plan, &arrayBytes);
   header.bytes = sizeof header + arrayBytes;
   if (buffer) {
     LRMOE_REQUIRE(*bytes >= header.bytes,
                   "the plan takes %zu B and the buffer has %zu",
                   (size_t)header.bytes, *bytes);
-    header.checkSum = checkSum(&header, plan->demand);
+    header.checkSum = checkSum(&header, arrays);
     memcpy(buffer, &header, sizeof header);
-    memcpy((char *)buffer + sizeof header, plan->demand, arrayBytes);
+    memcpy((char *)buffer + sizeof header, arrays, arrayBytes);
   }
   *bytes = (size_t)header.bytes;
   return lrmoeSuccess;
@@ -81,9 +92,14 @@ static lrmoeResult_t checkSizes(const struct savedHeader *header,
     return LRMOE_FAIL(
         lrmoeCorrupt, "saved plan of %d ranks, %d experts and %d instances",
         header->numRanks, header->numExperts, header->numInstances);
+  if (header->hasModel != 0 && header->hasModel != 1)
+    return LRMOE_FAIL(lrmoeCorrupt, "saved plan has hasModel %d",
+                      header->hasModel);
   size_t expected =
       sizeof *header + lrmoePlanArrayBytes(header->numRanks, header->numExperts,
                                            header->numInstances);
+  if (header->hasModel)
+    expected += (size_t)header->numRanks * sizeof(lrmoeRankMemory_t);
   if (header->bytes != bytes || expected != bytes)
     return LRMOE_FAIL(lrmoeCorrupt,
                       "saved plan is %zu B long and should be %zu", bytes,
@@ -103,15 +119,40 @@ static lrmoeResult_t checkHeader(const struct savedHeader *header,
   LRMOE_CHECK(checkSizes(header, bytes));
   if (header->checkSum != checkSum(header, arrays))
     return LRMOE_FAIL(lrmoeCorrupt, "saved plan has a wrong check sum");
-  if (header->policy < lrmoePolicyFixed || header->policy > lrmoePolicyLocal ||
-      header->reserved)
-    return LRMOE_FAIL(lrmoeCorrupt, "saved plan has policy %d, reserved %u",
-                      header->policy, header->reserved);
+  if (header->policy < lrmoePolicyFixed || header->policy > lrmoePolicyLocal)
+    return LRMOE_FAIL(lrmoeCorrupt, "saved plan has policy %d", header->policy);
   if (header->homesMoved < 0 || header->homesMoved > header->numExperts ||
       (header->changesForward != 0 && header->changesForward != 1))
     return LRMOE_FAIL(
         lrmoeCorrupt, "saved plan has %d of %d homes moved, changesForward %d",
         header->homesMoved, header->numExperts, header->changesForward);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t checkModel(const struct savedHeader *header,
+                                const struct lrmoePlan *plan) {
+  if (header->constraint < lrmoeConstraintNone ||
+      header->constraint > lrmoeConstraintWindow ||
+      header->constraintRank < -1 ||
+      header->constraintRank >= header->numRanks || header->commNs < 0 ||
+      header->crossNodeBytes < 0)
+    return LRMOE_FAIL(lrmoeCorrupt,
+                      "saved plan has constraint %d on rank %d, %lld ns and "
+                      "%lld B",
+                      header->constraint, header->constraintRank,
+                      (long long)header->commNs,
+                      (long long)header->crossNodeBytes);
+  for (int32_t g = 0; header->hasModel && g < header->numRanks; g++) {
+    const lrmoeRankMemory_t *m = &plan->memory[g];
+    const int64_t parts[] = {m->forwardBytes,  m->savedBytes, m->replicaBytes,
+                             m->backwardBytes, m->moveBytes,  m->routerBytes};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+      if (parts[i] < 0 || parts[i] > m->peakBytes)
+        return LRMOE_FAIL(lrmoeCorrupt,
+                          "saved plan: rank %d needs %lld B for a part and "
+                          "%lld B in all",
+                          g, (long long)parts[i], (long long)m->peakBytes);
+  }
   return lrmoeSuccess;
 }
 
@@ -132,6 +173,12 @@ static lrmoeResult_t finish(const struct savedHeader *header,
   plan->policy = (lrmoePolicy_t)header->policy;
   plan->homesMoved = header->homesMoved;
   plan->changesForward = header->changesForward;
+  plan->commNs = header->commNs;
+  plan->crossNodeBytes = header->crossNodeBytes;
+  plan->constraintSlack = header->constraintSlack;
+  plan->constraint = (lrmoeConstraint_t)header->constraint;
+  plan->constraintRank = header->constraintRank;
+  LRMOE_CHECK(checkModel(header, plan));
   plan->boundForward = header->boundForward;
   plan->boundKept = header->boundKept;
   LRMOE_CHECK(lrmoePlanVerifyAs(plan, lrmoeCorrupt));
@@ -163,7 +210,9 @@ lrmoeResult_t lrmoePlanLoad(const void *buffer, size_t bytes,
   struct lrmoePlan *made = NULL;
   LRMOE_CHECK(lrmoePlanAllocate(header.numRanks, header.numExperts,
                                 header.numInstances, &made));
-  memcpy(made->demand, arrays, bytes - sizeof header);
+  made->hasModel = header.hasModel;
+  size_t arrayBytes; /* checkSizes: what is left of the buffer */
+  memcpy(lrmoePlanSaved(made, &arrayBytes), arrays, bytes - sizeof header);
   lrmoeResult_t result = finish(&header, made);
   if (result == lrmoeSuccess)
     *plan = made;

@@ -10,6 +10,7 @@
 
 #include "planner/bound.h"
 #include "planner/export.h"
+#include "planner/scale.h"
 #include "planner/split.h"
 
 enum {
@@ -22,10 +23,19 @@ struct search {
   struct lrmoeWork *work;
   const int64_t *weights;
   int64_t limit;
+  int64_t goal; /* peaks up to this are as good as the bound */
   struct lrmoeInstances *instances;
   struct lrmoePeak found;
   int hasFound;
 };
+
+int64_t lrmoePartAbove(int64_t value, int64_t ppm) {
+  int64_t rest, part = ppm / 1000000;
+  int64_t more = lrmoeScale(ppm % 1000000, value, 1000000, &rest);
+  if (part && value > (INT64_MAX - more) / part) return INT64_MAX;
+  more += part * value;
+  return more > INT64_MAX - value ? INT64_MAX : value + more;
+}
 
 int lrmoePeakIsClose(struct lrmoePeak peak) {
   return peak.peak - peak.bound <= peak.bound / closeParts;
@@ -33,7 +43,8 @@ int lrmoePeakIsClose(struct lrmoePeak peak) {
 
 static int isGood(const struct search *search) {
   int64_t limit = search->limit;
-  return lrmoePeakIsClose(search->found) &&
+  return (lrmoePeakIsClose(search->found) ||
+          search->found.peak <= search->goal) &&
          (search->found.peak <= limit || search->found.bound > limit);
 }
 
@@ -71,17 +82,29 @@ static void bisect(struct search *search) {
   }
 }
 
+/* Rows that stay on their host cost least, where the peak allows it. */
+static int tryNear(struct search *search, int64_t target) {
+  if (!search->work->hosts) return 0;
+  search->work->nearFirst = 1;
+  int reached = tryTarget(search, target, 0);
+  search->work->nearFirst = 0;
+  return reached;
+}
+
 struct lrmoePeak lrmoePlacementSearch(struct lrmoeWork *work,
-                                      const int64_t *weights, int64_t limit,
+                                      const int64_t *weights,
+                                      const struct lrmoeSearchAim *aim,
                                       struct lrmoeInstances *instances) {
   struct search search = {
       .work = work,
       .weights = weights,
-      .limit = limit,
+      .limit = aim->limit,
       .instances = instances,
       .found = {0, lrmoeMeanBound(work, weights)},
   };
-  if (tryTarget(&search, search.found.bound, 0)) return search.found;
+  search.goal = lrmoePartAbove(search.found.bound, aim->tolerancePpm);
+  if (tryNear(&search, search.goal) || tryTarget(&search, search.goal, 0))
+    return search.found;
   search.found.bound = lrmoeSlotBound(work, weights);
   bisect(&search);
   for (int i = 0; i < maxRestarts && !isGood(&search); i++) {

@@ -18,8 +18,11 @@
 
 static void sumLoads(struct lrmoeWork *work,
                      const struct lrmoeInstances *instances,
-                     const int64_t *shares) {
-  memset(work->loads, 0, (size_t)work->numRanks * sizeof *work->loads);
+                     const int64_t *shares, const int64_t *base) {
+  if (base)
+    memcpy(work->loads, base, (size_t)work->numRanks * sizeof *work->loads);
+  else
+    memset(work->loads, 0, (size_t)work->numRanks * sizeof *work->loads);
   for (int32_t i = 0; i < instances->count; i++)
     work->loads[instances->ranks[i]] += shares[i];
 }
@@ -86,20 +89,28 @@ static void movePairs(struct lrmoeWork *work,
 /* Mean load of the ranks in the queue, rounded up; more than the target,
  * since all are at it and the first is above. */
 static int64_t cutMean(const struct lrmoeWork *work, int32_t reached) {
-  int64_t sum = 0;
-  for (int32_t k = 0; k < reached; k++)
-    sum += work->loads[work->queue[k]];
-  return sum / reached + (sum % reached != 0);
+  int64_t whole = 0, rest = 0;
+  for (int32_t k = 0; k < reached; k++) {
+    whole += work->loads[work->queue[k]] / reached;
+    rest += work->loads[work->queue[k]] % reached;
+  }
+  return whole + rest / reached + (rest % reached != 0);
 }
 
-int64_t lrmoeSplit(struct lrmoeWork *work,
-                   const struct lrmoeInstances *instances, int64_t *shares,
-                   int64_t bound) {
-  int64_t target = bound;
-  sumLoads(work, instances, shares);
+static void begin(struct lrmoeWork *work,
+                  const struct lrmoeInstances *instances, const int64_t *shares,
+                  const int64_t *base) {
+  sumLoads(work, instances, shares, base);
   work->stamp = 0;
   memset(work->rankStamps, 0, (size_t)work->numRanks * sizeof(int32_t));
   memset(work->expertStamps, 0, (size_t)work->numExperts * sizeof(int32_t));
+}
+
+int64_t lrmoeSplitOver(struct lrmoeWork *work,
+                       const struct lrmoeInstances *instances, int64_t *shares,
+                       const int64_t *base, int64_t bound) {
+  int64_t target = bound;
+  begin(work, instances, shares, base);
   for (int32_t g = 0; g < work->numRanks; g++)
     while (work->loads[g] > target) {
       int32_t reached;
@@ -110,6 +121,43 @@ int64_t lrmoeSplit(struct lrmoeWork *work,
         target = cutMean(work, reached);
     }
   return target;
+}
+
+int64_t lrmoeSplit(struct lrmoeWork *work,
+                   const struct lrmoeInstances *instances, int64_t *shares,
+                   int64_t bound) {
+  return lrmoeSplitOver(work, instances, shares, NULL, bound);
+}
+
+/* Rank g down to the limit; 0 if a cut is in the way. */
+static int relieve(struct lrmoeWork *work,
+                   const struct lrmoeInstances *instances, int64_t *shares,
+                   int32_t g, int64_t limit) {
+  while (work->loads[g] > limit) {
+    int32_t reached;
+    int32_t end = findPath(work, instances, shares, g, limit, &reached);
+    if (end < 0) return 0;
+    movePairs(work, instances, shares, g, end, limit);
+  }
+  return 1;
+}
+
+int lrmoeSplitFits(struct lrmoeWork *work,
+                   const struct lrmoeInstances *instances, int64_t *shares,
+                   const int64_t *base, int64_t limit) {
+  begin(work, instances, shares, base);
+  for (int32_t g = 0; g < work->numRanks; g++)
+    if (!relieve(work, instances, shares, g, limit)) return 0;
+  return 1;
+}
+
+int lrmoeSplitAdd(struct lrmoeWork *work,
+                  const struct lrmoeInstances *instances, int64_t *shares,
+                  const struct lrmoeSplitMore *more) {
+  int32_t rank = instances->ranks[more->instance];
+  shares[more->instance] += more->pairs;
+  work->loads[rank] += more->pairs;
+  return relieve(work, instances, shares, rank, more->limit);
 }
 
 /* share * to / from with 0 <= share <= from, at most that where the product

@@ -12,6 +12,30 @@ int64_t lrmoeSplit(struct lrmoeWork *work,
                    const struct lrmoeInstances *instances, int64_t *shares,
                    int64_t bound);
 
+/* The same for ranks that begin at base [G], NULL: 0. */
+int64_t lrmoeSplitOver(struct lrmoeWork *work,
+                       const struct lrmoeInstances *instances, int64_t *shares,
+                       const int64_t *base, int64_t bound);
+
+/* Changes shares until no rank, begun at base, is above `limit`; 0 if no split
+ * does that: then work->rankStamps[g] == work->stamp says which ranks g make a
+ * cut that holds too much. */
+int lrmoeSplitFits(struct lrmoeWork *work,
+                   const struct lrmoeInstances *instances, int64_t *shares,
+                   const int64_t *base, int64_t limit);
+
+/* More pairs of the expert of an instance, for shares and loads as
+ * lrmoeSplitFits leaves them; 0 if they do not fit: then shares and loads are
+ * spoilt. */
+struct lrmoeSplitMore {
+  int32_t instance;
+  int64_t pairs;
+  int64_t limit;
+};
+int lrmoeSplitAdd(struct lrmoeWork *work,
+                  const struct lrmoeInstances *instances, int64_t *shares,
+                  const struct lrmoeSplitMore *more);
+
 /* Scales shares of totals `from` [E] to totals `to` [E], rounding towards the
  * homes: where a split of `to` begins. */
 void lrmoeSharesScale(const struct lrmoeWork *work,

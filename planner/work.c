@@ -109,6 +109,24 @@ void lrmoeWorkDestroy(struct lrmoeWork *work) {
   lrmoeFree(work);
 }
 
+int lrmoeIsPinned(const struct lrmoeWork *work, int32_t expert, int32_t rank) {
+  for (int64_t i = 0; i < work->numPinned; i++)
+    if (work->pinned[2 * i] == expert && work->pinned[2 * i + 1] == rank)
+      return 1;
+  return 0;
+}
+
+void lrmoePlacementClear(const struct lrmoeWork *work,
+                         struct lrmoePlacement *placement) {
+  memset(placement->used, 0, (size_t)work->numRanks * sizeof(int32_t));
+  for (int64_t i = 0; i < work->numPinned; i++) {
+    int32_t rank = work->pinned[2 * i + 1];
+    int64_t slot = (int64_t)rank * work->slots + placement->used[rank]++;
+    placement->experts[slot] = work->pinned[2 * i];
+    placement->pairs[slot] = 0;
+  }
+}
+
 void lrmoePlacementCopy(const struct lrmoeWork *work,
                         const struct lrmoePlacement *from,
                         struct lrmoePlacement *to) {

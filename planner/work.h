@@ -32,7 +32,10 @@ struct lrmoeWork {
   int32_t numRanks;
   int32_t numExperts;
   int32_t slots;
-  const int32_t *homes; /* the planner's */
+  const int32_t *homes;  /* the planner's */
+  const int32_t *pinned; /* [numPinned, 2] the planner's */
+  const int32_t *hosts;  /* [G] the planner's; NULL where all are one */
+  int32_t numPinned;
   int32_t *homeOffsets; /* [G + 1] into homeExperts */
   int32_t *homeExperts; /* [E] by home, ascending */
   int64_t *pairs;       /* [E] n */
@@ -45,6 +48,7 @@ struct lrmoeWork {
   struct lrmoeHeap donors;
   struct lrmoeHeap sinks;
   uint64_t random;
+  int nearFirst; /* exports look on the donor's host first */
 
   /* Of one search for a path (split.c). */
   int32_t stamp;
@@ -67,6 +71,13 @@ lrmoeResult_t lrmoeWorkCreate(int32_t numRanks, int32_t numExperts,
                               int32_t slots, const int32_t *homes,
                               struct lrmoeWork **work);
 void lrmoeWorkDestroy(struct lrmoeWork *work);
+
+/* Whether a replica was asked for by the config. */
+int lrmoeIsPinned(const struct lrmoeWork *work, int32_t expert, int32_t rank);
+
+/* Nothing in the spare slots but the pinned replicas, without pairs. */
+void lrmoePlacementClear(const struct lrmoeWork *work,
+                         struct lrmoePlacement *placement);
 
 void lrmoePlacementCopy(const struct lrmoeWork *work,
                         const struct lrmoePlacement *from,

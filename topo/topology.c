@@ -114,8 +114,13 @@ lrmoeResult_t lrmoeTopologyCreate(int numRanks, lrmoeTopology_t *topology) {
   return result;
 }
 
+void lrmoeTopologyHold(lrmoeTopology_t topology) {
+  atomic_fetch_add(&topology->numHolders, 1);
+}
+
 lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology) {
-  if (!topology) return lrmoeSuccess;
+  if (!topology || atomic_fetch_sub(&topology->numHolders, 1) > 0)
+    return lrmoeSuccess;
   lrmoeFree(topology->fits);
   lrmoeMachineFree(&topology->machine);
   lrmoeFree(topology->places);

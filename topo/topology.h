@@ -9,6 +9,8 @@
 #include "topo/fit.h"
 #include "topo/machine.h"
 
+#include <stdatomic.h>
+
 enum {
   lrmoeNumLinkClasses = lrmoeLinkNone + 1
 };
@@ -61,6 +63,7 @@ struct lrmoeScale {
 };
 
 struct lrmoeTopology {
+  atomic_int numHolders; /* besides its maker: see lrmoeTopologyHold */
   int32_t numRanks;
   int32_t numCores;
   int32_t numNumaNodes;
@@ -100,6 +103,9 @@ struct lrmoeModelConfig {
 lrmoeResult_t lrmoeModelBuild(struct lrmoeMachine *machine,
                               const struct lrmoeModelConfig *config,
                               struct lrmoeTopology **topology);
+
+/* Keeps the topology until one more lrmoeTopologyDestroy. */
+void lrmoeTopologyHold(lrmoeTopology_t topology);
 
 /* No ranks, and the figures of memory that are guessed without a profile. */
 void lrmoeTopologyDefaults(struct lrmoeTopology *topology);

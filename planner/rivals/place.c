@@ -41,13 +41,20 @@ int lrmoeRivalHas(lrmoePolicy_t policy) {
 static int64_t boundOf(struct lrmoeWork *work, lrmoePolicy_t policy,
                        const int64_t *weights) {
   int64_t bound = lrmoeMeanBound(work, weights);
-  if (policy == lrmoePolicyQuota || policy == lrmoePolicyShadow ||
-      policy == lrmoePolicyFlex || policy == lrmoePolicyTopo)
+  if (policy == lrmoePolicyLrmoe || policy == lrmoePolicyQuota ||
+      policy == lrmoePolicyShadow || policy == lrmoePolicyFlex ||
+      policy == lrmoePolicyTopo)
     return lrmoeSlotBound(work, weights);
   if (policy == lrmoePolicyPermute)
     for (int32_t e = 0; e < work->numExperts; e++)
       if (weights[e] > bound) bound = weights[e];
   return bound;
+}
+
+void lrmoePlanBoundKept(const struct lrmoePlanner *planner,
+                        struct lrmoePlan *plan) {
+  if (lrmoePlanHasChoice(plan->policy))
+    plan->boundKept = boundOf(planner->work, plan->policy, plan->quotas);
 }
 
 lrmoeResult_t lrmoePlaceRival(const struct lrmoePlanner *planner,
@@ -60,21 +67,26 @@ lrmoeResult_t lrmoePlaceRival(const struct lrmoePlanner *planner,
       .loads = load->past ? load->past : load->pairs,
       .hosts = planner->hosts,
       .previous = load->previous,
-      .minReplicaPairs =
-          planner->minReplicaPairs > 0 ? planner->minReplicaPairs : 1,
-      .pairNs = planner->pairNs > 0 ? planner->pairNs : 1,
-      .replicaNs = planner->pairNs > 0 ? planner->replicaNs : 0,
+      .minReplicaPairs = planner->config.minReplicaPairs > 0
+                             ? planner->config.minReplicaPairs
+                             : 1,
+      .pairNs = planner->config.pairNs > 0 ? planner->config.pairNs : 1,
+      .replicaNs = planner->config.pairNs > 0 ? planner->config.materialiseNs +
+                                                    planner->config.reduceNs
+                                              : 0,
   };
   struct lrmoeLayout *layout = planner->layout;
   layout->input = &input;
-  lrmoeRivalFill(layout, planner->policy);
+  lrmoeRivalFill(layout, planner->config.policy);
   struct lrmoePlan *made = NULL;
   lrmoeResult_t result = lrmoeLayoutPlan(layout, &made);
   layout->input = NULL;
   LRMOE_CHECK(result);
-  made->policy = planner->policy;
-  made->boundForward = boundOf(planner->work, planner->policy, load->pairs);
-  made->boundKept = boundOf(planner->work, planner->policy, load->quotas);
+  made->policy = planner->config.policy;
+  made->boundForward =
+      boundOf(planner->work, planner->config.policy, load->pairs);
+  made->boundKept =
+      boundOf(planner->work, planner->config.policy, load->quotas);
   for (int32_t e = 0; e < planner->numExperts; e++)
     made->homesMoved += made->homes[e] != planner->homes[e];
   *plan = made;

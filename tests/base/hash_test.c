@@ -56,6 +56,33 @@ START_TEST(alignmentDoesNotMatter) {
 }
 END_TEST
 
+/* Every bit of every byte counts, at every length and alignment, and so does
+ * the order of words. */
+START_TEST(fastHashSeesEveryBit) {
+  unsigned char data[108] = {0};
+  for (size_t length = 0; length < 100; length++) {
+    unsigned char *text = data + length % 8;
+    for (size_t i = 0; i < length; i++)
+      text[i] = (unsigned char)(3 * i);
+    uint64_t hash = lrmoeHashFast(1, text, length);
+    ck_assert_uint_ne(hash, lrmoeHashFast(2, text, length));
+    if (length) ck_assert_uint_ne(hash, lrmoeHashFast(1, text, length - 1));
+    for (size_t bit = 0; bit < 8 * length; bit++) {
+      text[bit / 8] ^= (unsigned char)(1 << bit % 8);
+      ck_assert_uint_ne(hash, lrmoeHashFast(1, text, length));
+      text[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    ck_assert_uint_eq(hash, lrmoeHashFast(1, text, length));
+  }
+  const uint64_t words[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const uint64_t swapped[] = {2, 1, 3, 4, 5, 6, 7, 8};
+  const uint64_t turned[] = {5, 6, 7, 8, 1, 2, 3, 4};
+  uint64_t hash = lrmoeHashFast(0, words, sizeof words);
+  ck_assert_uint_ne(hash, lrmoeHashFast(0, swapped, sizeof words));
+  ck_assert_uint_ne(hash, lrmoeHashFast(0, turned, sizeof words));
+}
+END_TEST
+
 START_TEST(hashChains) {
   static const char text[] = "what is hashed";
   uint64_t once = lrmoeHash(0, text, sizeof text);
@@ -89,6 +116,7 @@ int main(void) {
   TCase *tcase = tcase_create("hash");
   tcase_add_test(tcase, publishedVectors);
   tcase_add_test(tcase, alignmentDoesNotMatter);
+  tcase_add_test(tcase, fastHashSeesEveryBit);
   tcase_add_test(tcase, hashChains);
   tcase_add_test(tcase, mixSpreads);
   suite_add_tcase(suite, tcase);

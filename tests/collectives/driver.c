@@ -58,7 +58,7 @@ static int makePlanner(struct driver *d, int slotsPerRank) {
   planner.policy = spec->policy;
   if (spec->policy != lrmoePolicyFixed) planner.slots = spec->numSlots;
   RANK_OK(d->self, lrmoePlannerCreate(d->topology, &planner, &d->planner));
-  d->planner->slots = slotsPerRank; /* plans with replicas: randomPlan */
+  d->planner->config.slots = slotsPerRank; /* plans with replicas: randomPlan */
   return 0;
 }
 

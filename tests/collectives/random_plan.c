@@ -75,7 +75,7 @@ lrmoeResult_t randomPlan(const struct lrmoePlanner *planner,
   lrmoeResult_t result = lrmoePlanAllocate(
       planner->numRanks, planner->numExperts, numInstances, &made);
   if (result == lrmoeSuccess) {
-    made->policy = planner->policy;
+    made->policy = planner->config.policy;
     memcpy(made->demand, demand, cells * sizeof *demand);
     memcpy(made->homes, planner->homes,
            (size_t)planner->numExperts * sizeof *made->homes);

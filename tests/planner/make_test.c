@@ -224,8 +224,8 @@ START_TEST(shorterConfigGetsDefaults) {
   config.policy = (lrmoePolicy_t)77; /* not the caller's to set */
   config.slots = 77;
   lrmoePlanner_t planner = makePlanner(2, &config);
-  ck_assert_int_eq(planner->policy, lrmoePolicyFixed);
-  ck_assert_int_eq(planner->quota, lrmoeQuotaUniform);
+  ck_assert_int_eq(planner->config.policy, lrmoePolicyFixed);
+  ck_assert_int_eq(planner->config.quota, lrmoeQuotaUniform);
   lrmoePlannerDestroy(planner);
 }
 END_TEST
