@@ -148,22 +148,22 @@ static lrmoeResult_t findBadCount(const struct lrmoePlanner *planner,
 }
 
 /* n[e], with every sum known to fit an int64.  Counts are looked at one by one
- * only where all being as large as the bits of the largest would not fit. */
+ * only where all being as large as the bits of the largest would not fit; sums
+ * are modulo 2^64 until then. */
 static lrmoeResult_t sumDemand(const struct lrmoePlanner *planner,
                                const int64_t *demand, int64_t *pairs) {
   int64_t numCounts = (int64_t)planner->numRanks * planner->numExperts;
   int64_t bits = 0;
-  for (int64_t i = 0; i < numCounts; i++)
-    bits |= demand[i];
-  if (bits < 0 || bits > INT64_MAX / numCounts)
-    LRMOE_CHECK(findBadCount(planner, demand));
   memset(pairs, 0, (size_t)planner->numExperts * sizeof *pairs);
   for (int32_t s = 0; s < planner->numRanks; s++) {
     const int64_t *row = demand + (int64_t)s * planner->numExperts;
-    for (int32_t e = 0; e < planner->numExperts; e++)
-      pairs[e] += row[e];
+    for (int32_t e = 0; e < planner->numExperts; e++) {
+      bits |= row[e];
+      pairs[e] = (int64_t)((uint64_t)pairs[e] + (uint64_t)row[e]);
+    }
   }
-  return lrmoeSuccess;
+  if (bits >= 0 && bits <= INT64_MAX / numCounts) return lrmoeSuccess;
+  return findBadCount(planner, demand);
 }
 
 /* What the plan is for: `demand`, or what the policy makes of it. */

@@ -16,7 +16,7 @@
 enum {
   maxBisections = 10,
   maxRestarts = 64,
-  closeParts = 2000 /* a peak is close within a 2000th of the bound */
+  closeParts = 1000 /* a peak is close within a thousandth of the bound */
 };
 
 struct search {

@@ -10,7 +10,7 @@ struct lrmoePeak {
   int64_t bound;
 };
 
-/* Peaks this near to their bound are not improved on: half a per mille. */
+/* Peaks this near to their bound are not improved on: one per mille. */
 int lrmoePeakIsClose(struct lrmoePeak peak);
 
 /* value (1 + ppm / 10^6), rounded down, at most INT64_MAX. */
