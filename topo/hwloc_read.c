@@ -19,8 +19,8 @@
 #include <string.h>
 
 enum {
-  maxSetText = 1 << 16, /* half a million CPUs */
-  maxOsIndex = 1 << 22
+  maxOsIndex = 1 << 22,
+  maxNumas = 1024 /* every core is compared with every NUMA node */
 };
 
 bool lrmoeHwlocIs(const xmlNode *object, const char *type) {
@@ -59,64 +59,6 @@ lrmoeResult_t lrmoeHwlocRemember(struct lrmoeHwloc *reader,
   }
   reader->objects[reader->numObjects++] =
       (struct lrmoeHwlocObject){gpIndex, node, isSwitch};
-  return lrmoeSuccess;
-}
-
-/* ---- What must be there ------------------------------------------------- */
-
-static lrmoeResult_t checkVersion(const char *source, const xmlNode *root) {
-  LRMOE_REQUIRE(lrmoeXmlIs(root, "topology"),
-                "%s: the root element is <%s>, not <topology>: no topology of "
-                "hwloc",
-                source, (const char *)root->name);
-  const char *version = lrmoeXmlText(root, "version");
-  if (!version || strncmp(version, "1.", 2) == 0 ||
-      strncmp(version, "2.", 2) == 0)
-    return lrmoeSuccess;
-  return LRMOE_FAIL(lrmoeUnsupported,
-                    "%s: format %.20s of hwloc's XML; 1 and 2 are read: write "
-                    "it again with `lstopo --export-xml-flags v2` or an hwloc "
-                    "2.x",
-                    source, version);
-}
-
-/* Devices and notes have no sets. */
-static bool hasSets(const xmlNode *object) {
-  static const char *const without[] = {"Bridge", "PCIDev", "OSDev", "Misc"};
-  for (size_t i = 0; i < sizeof without / sizeof *without; i++)
-    if (lrmoeHwlocIs(object, without[i])) return false;
-  return lrmoeXmlIs(object, "object");
-}
-
-static lrmoeResult_t checkSet(const char *source, const xmlNode *object,
-                              const char *name) {
-  const char *text = lrmoeXmlText(object, name);
-  const char *type = lrmoeXmlText(object, "type");
-  LRMOE_REQUIRE(text, "%s:%ld: an object of type %.20s without %s", source,
-                xmlGetLineNo(object), type ? type : "none", name);
-  size_t length = strlen(text);
-  bool isSet = length <= maxSetText &&
-               strspn(text, "0123456789abcdefABCDEFx,") == length;
-  LRMOE_REQUIRE(isSet, "%s:%ld: %s=\"%.40s\" is no set", source,
-                xmlGetLineNo(object), name, text);
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t checkObjects(const char *source, const xmlNode *object) {
-  if (lrmoeXmlIs(object, "object")) {
-    LRMOE_REQUIRE(lrmoeXmlText(object, "type"),
-                  "%s:%ld: an object without type", source,
-                  xmlGetLineNo(object));
-    if (hasSets(object)) {
-      LRMOE_CHECK(checkSet(source, object, "cpuset"));
-      LRMOE_CHECK(checkSet(source, object, "complete_cpuset"));
-      if (lrmoeXmlText(object, "nodeset"))
-        LRMOE_CHECK(checkSet(source, object, "nodeset"));
-    }
-  }
-  for (xmlNode *child = lrmoeXmlFirst(object); child;
-       child = lrmoeXmlNext(child))
-    LRMOE_CHECK(checkObjects(source, child));
   return lrmoeSuccess;
 }
 
@@ -173,6 +115,8 @@ static lrmoeResult_t takeNuma(struct lrmoeHwloc *reader,
     reader->numas[reader->numNumas++] = numa;
   else
     hwloc_bitmap_free(numa.cpus);
+  LRMOE_REQUIRE(reader->numNumas <= maxNumas, "%s:%ld: more than %d NUMA nodes",
+                reader->source, xmlGetLineNo(object), maxNumas);
   return lrmoeSuccess;
 }
 
@@ -191,33 +135,32 @@ static int compareNumas(const void *left, const void *right) {
   return (a->osIndex > b->osIndex) - (a->osIndex < b->osIndex);
 }
 
-/* Objects of a type whose CPUs are in the node and may be used. */
-static lrmoeResult_t countIn(const struct lrmoeHwloc *reader,
-                             const xmlNode *object, const char *type,
-                             const struct hwloc_bitmap_s *cpus,
-                             int32_t *count) {
-  if (lrmoeHwlocIs(object, type)) {
-    hwloc_bitmap_t own = NULL;
-    LRMOE_CHECK(readSet(object, "cpuset", &own));
-    *count += hwloc_bitmap_intersects(own, cpus) &&
-              (!reader->usable || hwloc_bitmap_intersects(own, reader->usable));
-    hwloc_bitmap_free(own);
+/* Counts a core or processing unit in the NUMA nodes that it is in. */
+static lrmoeResult_t countAt(struct lrmoeHwloc *reader, const xmlNode *object,
+                             bool isCore) {
+  hwloc_bitmap_t own = NULL;
+  LRMOE_CHECK(readSet(object, "cpuset", &own));
+  bool isUsable =
+      !reader->usable || hwloc_bitmap_intersects(own, reader->usable);
+  for (int32_t i = 0; i < reader->numNumas && isUsable; i++) {
+    struct lrmoeHwlocNuma *numa = &reader->numas[i];
+    if (!hwloc_bitmap_intersects(own, numa->cpus)) continue;
+    numa->numCores += isCore;
+    numa->numUnits += !isCore;
   }
-  for (xmlNode *child = lrmoeXmlFirst(object); child;
-       child = lrmoeXmlNext(child))
-    LRMOE_CHECK(countIn(reader, child, type, cpus, count));
+  hwloc_bitmap_free(own);
   return lrmoeSuccess;
 }
 
-/* Some sandboxes show no cores: then processing units count. */
-static lrmoeResult_t countCores(const struct lrmoeHwloc *reader,
-                                const xmlNode *top,
-                                const struct hwloc_bitmap_s *cpus,
-                                int32_t *count) {
-  *count = 0;
-  LRMOE_CHECK(countIn(reader, top, "Core", cpus, count));
-  if (*count) return lrmoeSuccess;
-  return countIn(reader, top, "PU", cpus, count);
+static lrmoeResult_t countCores(struct lrmoeHwloc *reader,
+                                const xmlNode *object) {
+  bool isCore = lrmoeHwlocIs(object, "Core");
+  if (isCore || lrmoeHwlocIs(object, "PU"))
+    LRMOE_CHECK(countAt(reader, object, isCore));
+  for (xmlNode *child = lrmoeXmlFirst(object); child;
+       child = lrmoeXmlNext(child))
+    LRMOE_CHECK(countCores(reader, child));
+  return lrmoeSuccess;
 }
 
 /* The nearest object above of a type, or one below the top that has it. */
@@ -257,7 +200,8 @@ static lrmoeResult_t addNuma(struct lrmoeHwloc *reader, const xmlNode *top,
   int64_t index = -1;
   node.index = numa->osIndex;
   node.up = cpuRate(top, package);
-  LRMOE_CHECK(countCores(reader, top, numa->cpus, &node.numCores));
+  /* Some sandboxes show no cores: then processing units count. */
+  node.numCores = numa->numCores ? numa->numCores : numa->numUnits;
   if (package) {
     struct lrmoeXmlNumber number = {reader->source, package, "os_index", -1,
                                     maxOsIndex,     -1};
@@ -282,6 +226,7 @@ static lrmoeResult_t addNumas(struct lrmoeHwloc *reader, const xmlNode *top) {
   }
   qsort(reader->numas, (size_t)reader->numNumas, sizeof *reader->numas,
         compareNumas);
+  LRMOE_CHECK(countCores(reader, top));
   for (int32_t i = 0; i < reader->numNumas; i++)
     LRMOE_CHECK(addNuma(reader, top, &reader->numas[i]));
   return lrmoeMachineNote(reader->machine, -1,
@@ -331,7 +276,7 @@ static lrmoeResult_t walkDevices(struct lrmoeHwloc *reader,
 /* place: node that the object stands on, -1 where that is not known. */
 static lrmoeResult_t addDevice(struct lrmoeHwloc *reader, const xmlNode *object,
                                int32_t place) {
-  if (hasSets(object)) {
+  if (lrmoeHwlocHasSets(object)) {
     LRMOE_CHECK(placeOf(reader, object, &place));
     return walkDevices(reader, object, place);
   }
@@ -362,8 +307,7 @@ static lrmoeResult_t walkDevices(struct lrmoeHwloc *reader,
 /* ---- The whole ---------------------------------------------------------- */
 
 static lrmoeResult_t readRoot(struct lrmoeHwloc *reader, const xmlNode *root) {
-  LRMOE_CHECK(checkVersion(reader->source, root));
-  LRMOE_CHECK(checkObjects(reader->source, root));
+  LRMOE_CHECK(lrmoeHwlocCheck(reader->source, root));
   xmlNode *top = lrmoeXmlFirst(root);
   LRMOE_REQUIRE(top && lrmoeHwlocIs(top, "Machine"),
                 "%s: the first object is no Machine", reader->source);

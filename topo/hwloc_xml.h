@@ -1,5 +1,6 @@
-/* Inside the reader of hwloc's XML: hwloc_read.c walks the tree of objects,
- * hwloc_device.c reads GPUs and NICs, hwloc_matrix.c the links of GPUs. */
+/* Inside the reader of hwloc's XML: hwloc_check.c sees that it can be read,
+ * hwloc_read.c walks the tree of objects, hwloc_device.c reads GPUs and NICs,
+ * hwloc_matrix.c the links of GPUs. */
 #ifndef LRMOE_TOPO_HWLOC_XML_H
 #define LRMOE_TOPO_HWLOC_XML_H
 
@@ -21,6 +22,8 @@ struct lrmoeHwlocNuma {
   hwloc_bitmap_t cpus;
   int32_t osIndex;
   int32_t node; /* of the machine */
+  int32_t numCores;
+  int32_t numUnits; /* processing units */
 };
 
 struct lrmoeHwloc {
@@ -43,6 +46,12 @@ bool lrmoeHwlocIs(const xmlNode *object, const char *type);
 
 /* The value of an <info name=...> of an object, NULL without it. */
 const char *lrmoeHwlocInfo(const xmlNode *object, const char *name);
+
+/* Devices and notes have no sets of CPUs. */
+bool lrmoeHwlocHasSets(const xmlNode *object);
+
+/* Format, types and sets of all objects. */
+lrmoeResult_t lrmoeHwlocCheck(const char *source, const xmlNode *root);
 
 /* Remembers what an object became, for matrices. */
 lrmoeResult_t lrmoeHwlocRemember(struct lrmoeHwloc *reader,

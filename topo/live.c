@@ -1,10 +1,11 @@
 /* The live machine: hwloc discovers it, and its XML is read as a file's is;
  * the kernel adds what hwloc does not know, the speed of network ports.
  *
- * hwloc reads a description of another machine where HWLOC_XMLFILE names one,
- * and release 2.9 dies of a segmentation fault on some that are damaged
- * (open-mpi/hwloc#783).  There is no thread-safe way to make it look away, so
- * such a variable is refused by name. */
+ * hwloc reads a description of another machine where a variable of the
+ * environment gives one, says that it is this machine where HWLOC_THISSYSTEM
+ * asks for that, and release 2.9 dies of a segmentation fault on some that are
+ * damaged (open-mpi/hwloc#783).  There is no thread-safe way to make it look
+ * away, so such a variable is refused by name. */
 #include "topo/live.h"
 
 #include "topo/readers.h"
@@ -14,19 +15,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+static lrmoeResult_t checkEnvironment(void) {
+  static const char *const names[] = {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC",
+                                      "HWLOC_FSROOT", "HWLOC_CPUID_PATH"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const char *value = getenv(names[i]);
+    if (value && *value && strcmp(value, "/") != 0)
+      return LRMOE_FAIL(lrmoeSystemError,
+                        "%s=%s describes another machine than the live one: "
+                        "unset it",
+                        names[i], value);
+  }
+  return lrmoeSuccess;
+}
+
+/* The plugin "pci" leaks (libpciaccess) and sees no more than hwloc itself
+ * does in the kernel's files. */
 lrmoeResult_t lrmoeLiveLoad(hwloc_topology_t hwloc) {
-  const char *file = getenv("HWLOC_XMLFILE");
-  if (file && *file)
-    return LRMOE_FAIL(lrmoeSystemError,
-                      "HWLOC_XMLFILE=%s replaces the live machine: unset it",
-                      file);
+  LRMOE_CHECK(checkEnvironment());
+  hwloc_topology_set_components(hwloc, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                "pci");
   if (hwloc_topology_load(hwloc))
     return LRMOE_FAIL(lrmoeSystemError, "hwloc cannot see the machine: %s",
                       strerror(errno));
   if (!hwloc_topology_is_thissystem(hwloc))
     return LRMOE_FAIL(lrmoeSystemError,
-                      "hwloc describes another machine: unset HWLOC_FSROOT, "
-                      "HWLOC_SYNTHETIC and HWLOC_THISSYSTEM");
+                      "hwloc describes another machine: unset "
+                      "HWLOC_THISSYSTEM");
   return lrmoeSuccess;
 }
 

@@ -136,6 +136,15 @@ static const struct wrong wrongs[] = {
     {" complete_cpuset=\"0x1\"", "", lrmoeInvalidArgument,
      "Core without complete_cpuset"},
     {"cpuset=\"0x4\"", "cpuset=\"none\"", lrmoeInvalidArgument, "is no set"},
+    {"cpuset=\"0x4\"", "cpuset=\",x4\"", lrmoeInvalidArgument, "is no set"},
+    {"cpuset=\"0x4\"", "cpuset=\",0x4\"", lrmoeInvalidArgument, "is no set"},
+    {"cpuset=\"0x4\"", "cpuset=\"\"", lrmoeInvalidArgument, "is no set"},
+    {"cpuset=\"0x4\"", "cpuset=\"0x\"", lrmoeInvalidArgument, "is no set"},
+    {"cpuset=\"0x4\"", "cpuset=\"0x4,\"", lrmoeInvalidArgument, "is no set"},
+    {"cpuset=\"0x4\"", "cpuset=\"0x123456789\"", lrmoeInvalidArgument,
+     "is no set"},
+    {"cpuset=\"0x4\"", "cpuset=\"0xf...f0\"", lrmoeInvalidArgument,
+     "is no set"},
     {"type=\"Machine\"", "type=\"Rack\"", lrmoeInvalidArgument,
      "the first object is no Machine"},
     {"type=\"Core\"", "kind=\"Core\"", lrmoeInvalidArgument,
@@ -171,6 +180,47 @@ START_TEST(wrongMachine) {
   ck_assert_msg(strstr(lrmoeGetLastError(), wrong->message) != NULL,
                 "\"%s\" in place of \"%s\": %s", wrong->instead, wrong->part,
                 lrmoeGetLastError());
+}
+END_TEST
+
+/* Sets as hwloc writes them: a word of zeros is left out, and one without an
+ * end begins with 0xf...f. */
+START_TEST(setsOfManyWords) {
+  static const char *const sets[] = {
+      "cpuset=\"0x1,,0x0\" complete_cpuset=\"0x1,,0x0\"",
+      "cpuset=\"0x1\" complete_cpuset=\"0xf...f\"",
+      "cpuset=\"0x1\" complete_cpuset=\"0xf...f,,0x1\"",
+      "cpuset=\"00000001\" complete_cpuset=\"0x00000001\" "
+      "nodeset=\"0xf...f\""};
+  lrmoeTopology_t t = NULL;
+  ASSERT_OK(openText(machineOf(sets[_i], "NVIDIA A100", twelveLinks), &t));
+  int cores = 0;
+  int numas = 0;
+  ASSERT_OK(lrmoeTopologyGetCores(t, &cores, &numas));
+  ck_assert_int_eq(numas, 2);
+  ck_assert_int_eq(cores, _i ? 3 : 2); /* the first is in no NUMA node */
+  lrmoeTopologyDestroy(t);
+}
+END_TEST
+
+/* What takes time that grows with the square of a file is bounded. */
+START_TEST(tooManyNumas) {
+  static char text[1 << 20];
+  size_t length = (size_t)snprintf(
+      text, sizeof text,
+      "<topology version=\"2.0\"><object type=\"Machine\" os_index=\"0\" "
+      "cpuset=\"0xffff\" complete_cpuset=\"0xffff\" gp_index=\"1\">");
+  for (int i = 1; i <= 1025; i++)
+    length += (size_t)snprintf(
+        text + length, sizeof text - length,
+        "<object type=\"NUMANode\" os_index=\"%d\" cpuset=\"0x%x\" "
+        "complete_cpuset=\"0x%x\"/>",
+        i, (unsigned)i, (unsigned)i);
+  snprintf(text + length, sizeof text - length, "</object></topology>");
+  lrmoeTopology_t t = NULL;
+  ASSERT_RESULT(openText(text, &t), lrmoeInvalidArgument);
+  ck_assert_ptr_nonnull(
+      strstr(lrmoeGetLastError(), "more than 1024 NUMA nodes"));
 }
 END_TEST
 
@@ -238,9 +288,25 @@ START_TEST(thisMachine) {
   ASSERT_OK(lrmoeTopologyGetCores(t, &cores, &numas));
   ck_assert_int_ge(cores, 1);
   lrmoeTopologyDestroy(t);
-  setenv("HWLOC_XMLFILE", "/other", 1);
+}
+END_TEST
+
+/* Also where hwloc is told that what it reads is this machine. */
+START_TEST(otherMachine) {
+  static const char *const settings[][2] = {
+      {"HWLOC_XMLFILE", "/other"},
+      {"HWLOC_SYNTHETIC", "package:3 core:8 pu:1"},
+      {"HWLOC_FSROOT", "/tmp"},
+      {"HWLOC_CPUID_PATH", "/tmp"}};
+  lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
+  lrmoeTopology_t t = NULL;
+  setenv("HWLOC_THISSYSTEM", "1", 1);
+  setenv(settings[_i][0], settings[_i][1], 1);
   ASSERT_RESULT(lrmoeTopologyOpen(&config, &t), lrmoeSystemError);
-  ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "HWLOC_XMLFILE=/other"));
+  ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), settings[_i][0]));
+  ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), settings[_i][1]));
+  unsetenv(settings[_i][0]);
+  unsetenv("HWLOC_THISSYSTEM");
 }
 END_TEST
 
@@ -308,9 +374,12 @@ int main(void) {
   tcase_add_test(tests, factorOfTwo);
   tcase_add_test(tests, twoHostsFromOneFile);
   tcase_add_loop_test(tests, wrongMachine, 0, sizeof wrongs / sizeof *wrongs);
+  tcase_add_loop_test(tests, setsOfManyWords, 0, 4);
+  tcase_add_test(tests, tooManyNumas);
   tcase_add_test(tests, syntheticMachine);
   tcase_add_loop_test(tests, wrongSynthetic, 0, 6);
   tcase_add_test(tests, thisMachine);
+  tcase_add_loop_test(tests, otherMachine, 0, 4);
   tcase_add_test(tests, portsOfTheKernel);
   suite_add_tcase(suite, tests);
   return suiteRun(suite);
