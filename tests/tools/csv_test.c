@@ -141,7 +141,8 @@ START_TEST(headerErrors) {
          "f.csv:1: column \"\"layer\"\" is not one of step, rank, layer, "
          "expert, count, importance");
   refuse("layer,expert,count,\n0,0,1,\n",
-         "f.csv:1: column \"\" is not one of step, rank, layer, expert, count, importance");
+         "f.csv:1: column \"\" is not one of step, rank, layer, expert, count, "
+         "importance");
   refuse("layer,expert,count,expert\n0,0,1,0\n",
          "f.csv:1: column expert is there twice");
   refuse("layer,count\n0,1\n", "f.csv:1: column expert is missing");

@@ -271,10 +271,35 @@ START_TEST(givenImportance) {
 }
 END_TEST
 
+/* Less memory, less retention; too little is said, with the best effort. */
+START_TEST(memoryLimits) {
+  const char *const shape =
+      "--experts 32 --tokens 8192 --topk 4 --hidden 512 --ffn 256 --saved none";
+  char arguments[256];
+  double last = 2;
+  static const char *const limits[] = {"1", "0.025", "0.02"};
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+    snprintf(arguments, sizeof arguments, "%s --memory-gib %s", shape,
+             limits[i]);
+    json_t *document = runJson(arguments);
+    double retained = numberOf(rowOf(document, 0), "retention");
+    ck_assert_msg(retained < last, "%s: %g", limits[i], retained);
+    ck_assert(numberOf(rowOf(document, 0), "constraint_slack") >= 0);
+    last = retained;
+    json_decref(document);
+  }
+  snprintf(arguments, sizeof arguments, "%s --memory-gib 0.001", shape);
+  json_t *document = runJson(arguments);
+  ck_assert(numberOf(rowOf(document, 0), "constraint_slack") < 0);
+  ck_assert_ptr_nonnull(strstr(programOut, "not feasible"));
+  json_decref(document);
+}
+END_TEST
+
 int main(void) {
   const TTest *const tests[] = {
-      helpAndVersion, wrongOptions, wrongInput,    schema,
-      levelsTheRanks, retention,    oddLoads,      history,
-      scaledLoad,     picture,      workedExample, givenImportance};
+      memoryLimits,   helpAndVersion, wrongOptions,   wrongInput, schema,
+      levelsTheRanks, retention,      oddLoads,       history,    scaledLoad,
+      picture,        workedExample,  givenImportance};
   return suiteRunTests("plan", tests, sizeof tests / sizeof *tests, 120);
 }
