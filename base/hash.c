@@ -69,7 +69,7 @@ uint64_t lrmoeHashFast(uint64_t seed, const void *data, size_t bytes) {
     lanes[k] = lrmoeMix(seed + (k + 1) * odd);
   size_t left = bytes;
   for (; left >= 32; left -= 32, next += 32)
-    for (int k = 0; k < 4; k++)
+    for (size_t k = 0; k < 4; k++)
       lanes[k] = rotate((lanes[k] ^ loadWord(next + 8 * k)) * odd, 29);
   uint64_t hash = seed ^ bytes;
   for (int k = 0; k < 4; k++)

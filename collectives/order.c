@@ -65,9 +65,9 @@ static bool number(const struct lrmoeTopology *topology, enum level level,
     groups->of[r] = g;
   }
   groups->numGroups = numGroups;
+  if (numGroups < 2 || numRanks % numGroups) return false;
   groups->numMembers = numRanks / numGroups;
-  if (numGroups < 2 || groups->numMembers < 2 || numRanks % numGroups)
-    return false;
+  if (groups->numMembers < 2) return false;
   int32_t *counts = firsts;
   memset(counts, 0, (size_t)numGroups * sizeof *counts);
   for (int32_t r = 0; r < numRanks; r++) {

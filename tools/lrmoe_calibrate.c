@@ -153,7 +153,7 @@ static enum toolExit run(struct toolError *error) {
     code = toolFail(error, toolRunFailed, "out of memory");
   if (code == toolGood)
     code = toolRanksRun((int)options.numRanks, runRank, outcome, error);
-  if (code == toolGood) report(json, outcome);
+  if (code == toolGood && outcome) report(json, outcome);
   toolSharedFree(outcome, sizeof *outcome);
   if (code == toolGood) return toolJsonEnd(json, error);
   toolJsonDrop(json);

@@ -54,8 +54,10 @@ static int64_t makePoints(const struct lrmoeSample *sorted, int64_t numSamples,
     while (next < numSamples && sorted[next].bytes == sorted[first].bytes &&
            sorted[next].messages == sorted[first].messages)
       next++;
-    double below = (double)sorted[first + (next - first - 1) / 2].ns;
-    double above = (double)sorted[first + (next - first) / 2].ns;
+    int64_t low = first + (next - first - 1) / 2;
+    int64_t high = first + (next - first) / 2;
+    double below = (double)sorted[low].ns;
+    double above = (double)sorted[high].ns;
     points[numPoints++] = (struct point){
         .messages = (double)sorted[first].messages,
         .bytes = (double)sorted[first].bytes,

@@ -63,18 +63,18 @@ static lrmoeResult_t checkSet(const char *source, const xmlNode *object,
   return lrmoeSuccess;
 }
 
+static lrmoeResult_t checkObject(const char *source, const xmlNode *object) {
+  LRMOE_REQUIRE(lrmoeXmlText(object, "type"), "%s:%ld: an object without type",
+                source, xmlGetLineNo(object));
+  if (!lrmoeHwlocHasSets(object)) return lrmoeSuccess;
+  LRMOE_CHECK(checkSet(source, object, "cpuset"));
+  LRMOE_CHECK(checkSet(source, object, "complete_cpuset"));
+  return lrmoeXmlText(object, "nodeset") ? checkSet(source, object, "nodeset")
+                                         : lrmoeSuccess;
+}
+
 static lrmoeResult_t checkObjects(const char *source, const xmlNode *object) {
-  if (lrmoeXmlIs(object, "object")) {
-    LRMOE_REQUIRE(lrmoeXmlText(object, "type"),
-                  "%s:%ld: an object without type", source,
-                  xmlGetLineNo(object));
-    if (lrmoeHwlocHasSets(object)) {
-      LRMOE_CHECK(checkSet(source, object, "cpuset"));
-      LRMOE_CHECK(checkSet(source, object, "complete_cpuset"));
-      if (lrmoeXmlText(object, "nodeset"))
-        LRMOE_CHECK(checkSet(source, object, "nodeset"));
-    }
-  }
+  if (lrmoeXmlIs(object, "object")) LRMOE_CHECK(checkObject(source, object));
   for (xmlNode *child = lrmoeXmlFirst(object); child;
        child = lrmoeXmlNext(child))
     LRMOE_CHECK(checkObjects(source, child));

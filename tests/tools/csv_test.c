@@ -109,10 +109,10 @@ START_TEST(lineEndsBlankLinesAndMark) {
   toolLoadFree(&load);
   refuse("\xef\xbblayer,expert,count\n0,0,5\n",
          "f.csv:1: column \"\xef\xbblayer\" is not one of step, rank, layer, "
-         "expert, count");
+         "expert, count, importance");
   refuse("layer,expert,count\r\r\n0,0,5\n",
          "f.csv:1: column \"count\r\" is not one of step, rank, layer, expert, "
-         "count");
+         "count, importance");
 }
 END_TEST
 
@@ -130,25 +130,26 @@ END_TEST
 START_TEST(headerErrors) {
   refuse("layer,expert,tokens\n0,0,1\n",
          "f.csv:1: column \"tokens\" is not one of step, rank, layer, expert, "
-         "count");
+         "count, importance");
   refuse("Layer,expert,count\n0,0,1\n",
          "f.csv:1: column \"Layer\" is not one of step, rank, layer, expert, "
-         "count");
+         "count, importance");
   refuse("layer, expert,count\n0,0,1\n",
          "f.csv:1: column \" expert\" is not one of step, rank, layer, expert, "
-         "count");
+         "count, importance");
   refuse("\"layer\",expert,count\n0,0,1\n",
          "f.csv:1: column \"\"layer\"\" is not one of step, rank, layer, "
-         "expert, count");
+         "expert, count, importance");
   refuse("layer,expert,count,\n0,0,1,\n",
-         "f.csv:1: column \"\" is not one of step, rank, layer, expert, count");
+         "f.csv:1: column \"\" is not one of step, rank, layer, expert, count, "
+         "importance");
   refuse("layer,expert,count,expert\n0,0,1,0\n",
          "f.csv:1: column expert is there twice");
   refuse("layer,count\n0,1\n", "f.csv:1: column expert is missing");
   refuse("step,rank\n0,1\n", "f.csv:1: column layer is missing");
   refuse("expert,layer\n0,1\n", "f.csv:1: column count is missing");
   refuse("0,0,5\n", "f.csv:1: column \"0\" is not one of step, rank, layer, "
-                    "expert, count");
+                    "expert, count, importance");
 }
 END_TEST
 

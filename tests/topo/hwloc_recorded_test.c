@@ -70,7 +70,8 @@ static const struct line machines[] = {
     /* DGX Spark: 20 cores, recorded without devices. */
     {"hwloc-nvidia-dgx-gb10.xml", 1, 1, 1, 20, 0, lrmoeLinkSelf, 0,
      lrmoeLinkSelf, 0, ""},
-    /* Three Tesla M2070, of which CUDA named one. */
+    /* The file is upstream's test of odd devices: of three Fermi boards on PCI
+     * CUDA names one, and that as a K40m; only what a driver names is a GPU. */
     {"hwloc-32em64t-2n8c2t-pci-normalio.xml", 1, 1, 2, 16, 1, lrmoeLinkSelf, 0,
      lrmoeLinkSelf, 0, "no link speed is stated"},
 };

@@ -354,7 +354,7 @@ START_TEST(portsOfTheKernel) {
     node = lrmoeMachineNode(lrmoeNodePort, nic);
     node.index = numbers[i];
     node.up.bytesPerSecond = 7;
-    strcpy(node.name, names[i]);
+    snprintf(node.name, sizeof node.name, "%s", names[i]);
     ASSERT_OK(lrmoeMachineAdd(&machine, &node, &ports[i]));
   }
   lrmoeLivePorts(&machine, folder);

@@ -15,17 +15,19 @@ enum column {
   columnRank,
   columnLayer,
   columnExpert,
-  columnCount
+  columnCount,
+  columnImportance
 };
 enum {
-  numColumns = columnCount + 1
+  numColumns = columnImportance + 1
 };
-static const char *const columnNames[numColumns] = {"step", "rank", "layer",
-                                                    "expert", "count"};
+static const char *const columnNames[numColumns] = {
+    "step", "rank", "layer", "expert", "count", "importance"};
 /* Largest value, inclusive. */
 static const int64_t columnMaximum[numColumns] = {
-    INT64_MAX, toolMaxLoadRanks - 1, INT64_MAX, toolMaxLoadExperts - 1,
-    INT64_MAX};
+    INT64_MAX, toolMaxLoadRanks - 1,
+    INT64_MAX, toolMaxLoadExperts - 1,
+    INT64_MAX, INT64_MAX};
 
 struct reader {
   const char *name;
@@ -36,6 +38,7 @@ struct reader {
   size_t bytes; /* of the text, without its end */
   enum column order[numColumns];
   int numFields;
+  int hasImportance;
   struct toolLoadRow *rows;
   int64_t numRows;
   int64_t roomRows;
@@ -137,14 +140,15 @@ static enum toolExit readHeader(struct reader *reader) {
     if (column < 0)
       return REFUSE(reader,
                     "column \"%.*s\" is not one of step, rank, layer, expert, "
-                    "count",
+                    "count, importance",
                     field.bytes > 40 ? 40 : field.bytes, field.text);
     if (seen & 1u << column)
       return REFUSE(reader, "column %s is there twice", columnNames[column]);
     seen |= 1u << column;
     reader->order[reader->numFields++] = (enum column)column;
   }
-  for (int column = columnLayer; column < numColumns; column++)
+  reader->hasImportance = (seen & 1u << columnImportance) != 0;
+  for (int column = columnLayer; column <= columnCount; column++)
     if (!(seen & 1u << column))
       return REFUSE(reader, "column %s is missing", columnNames[column]);
   return toolGood;
@@ -165,6 +169,7 @@ static enum toolExit addRow(struct reader *reader,
       .step = values[columnStep],
       .layer = values[columnLayer],
       .count = values[columnCount],
+      .importance = values[columnImportance],
       .line = reader->line,
       .rank = (int32_t)values[columnRank],
       .expert = (int32_t)values[columnExpert],
@@ -268,7 +273,9 @@ static enum toolExit finish(struct reader *reader, struct toolLoad *load) {
         compareRow);
   enum toolExit code = checkDuplicates(reader);
   if (code) return code;
-  struct toolLoad made = {.rows = reader->rows, .numRows = reader->numRows};
+  struct toolLoad made = {.rows = reader->rows,
+                          .numRows = reader->numRows,
+                          .hasImportance = reader->hasImportance};
   made.numSections = countSections(reader);
   made.sections = calloc((size_t)made.numSections, sizeof *made.sections);
   if (!made.sections)

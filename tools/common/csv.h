@@ -3,6 +3,9 @@
  *   step,rank,layer,expert,count      columns in any order; step and rank may
  *   0,0,3,17,4012                     be missing and are then 0
  *
+ * A column `importance` may be there besides: the gate mass of the expert, a
+ * whole number in any unit (only its share of its step and layer counts).
+ *
  * The format is plain: numbers in decimal digits, no quotes, no blanks.  A
  * UTF-8 mark at the start, CR LF, empty lines and a missing last line end are
  * accepted.  Anything else is refused as "FILE:LINE: reason": columns with
@@ -31,7 +34,8 @@ struct toolLoadRow {
   int64_t step;
   int64_t layer;
   int64_t count;
-  int64_t line; /* in the file, from 1 */
+  int64_t importance; /* 0 where the file has none */
+  int64_t line;       /* in the file, from 1 */
   int32_t rank;
   int32_t expert;
 };
@@ -52,6 +56,7 @@ struct toolLoad {
   int64_t numSections;
   int32_t numExperts; /* highest expert of the file + 1 */
   int32_t numRanks;   /* highest rank of the file + 1 */
+  int hasImportance;  /* the file has the column */
 };
 
 /* Reads from memory; `name` stands for the file in messages.  load needs no
@@ -76,5 +81,12 @@ enum toolExit toolLoadCounts(const struct toolLoad *load,
 enum toolExit toolLoadCountsByRank(const struct toolLoad *load,
                                    const struct toolLoadSection *section,
                                    int64_t **counts, struct toolError *error);
+
+/* shares [numExperts] of the gate mass of a section, over all ranks, which add
+ * up to 1; free() it.  *shares is NULL where the file has no such column or the
+ * section no mass. */
+enum toolExit toolLoadImportance(const struct toolLoad *load,
+                                 const struct toolLoadSection *section,
+                                 double **shares, struct toolError *error);
 
 #endif

@@ -97,3 +97,22 @@ enum toolExit toolLoadCountsByRank(const struct toolLoad *load,
                                    int64_t **counts, struct toolError *error) {
   return makeDense(load, section, 1, counts, error);
 }
+
+enum toolExit toolLoadImportance(const struct toolLoad *load,
+                                 const struct toolLoadSection *section,
+                                 double **shares, struct toolError *error) {
+  const struct toolLoadRow *rows = load->rows + section->firstRow;
+  double mass = 0;
+  for (int64_t i = 0; i < section->numRows; i++)
+    mass += (double)rows[i].importance;
+  *shares = NULL;
+  if (mass == 0) return toolGood;
+  double *made = calloc((size_t)load->numExperts, sizeof *made);
+  if (!made)
+    return toolFail(error, toolBadInput, "no memory for %d experts",
+                    load->numExperts);
+  for (int64_t i = 0; i < section->numRows; i++)
+    made[rows[i].expert] += (double)rows[i].importance / mass;
+  *shares = made;
+  return toolGood;
+}

@@ -218,7 +218,7 @@ static struct toolSvgPoint drawMatrix(struct matrix *matrix) {
   drawLegend(matrix, end + 24);
   double width = numRanks * matrix->cell;
   return (struct toolSvgPoint){matrix->x + (width < 340 ? 340 : width),
-                               end + 24 + topoNumClasses * lineHeight / 2};
+                               end + 24 + topoNumClasses * 0.5 * lineHeight};
 }
 
 /* ---- All ---------------------------------------------------------------- */
