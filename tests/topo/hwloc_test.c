@@ -190,8 +190,7 @@ START_TEST(setsOfManyWords) {
       "cpuset=\"0x1,,0x0\" complete_cpuset=\"0x1,,0x0\"",
       "cpuset=\"0x1\" complete_cpuset=\"0xf...f\"",
       "cpuset=\"0x1\" complete_cpuset=\"0xf...f,,0x1\"",
-      "cpuset=\"00000001\" complete_cpuset=\"0x00000001\" "
-      "nodeset=\"0xf...f\""};
+      "cpuset=\"00000001\" complete_cpuset=\"0x1\" nodeset=\"0xf...f\""};
   lrmoeTopology_t t = NULL;
   ASSERT_OK(openText(machineOf(sets[_i], "NVIDIA A100", twelveLinks), &t));
   int cores = 0;
