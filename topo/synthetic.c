@@ -88,8 +88,9 @@ static lrmoeResult_t readWords(const char *text, const char *at,
     size_t length = strcspn(at, " \t\r\n");
     if (!length) return lrmoeSuccess;
     size_t i = 0;
-    while (i < numWords && (strncmp(at, words[i].name, strlen(words[i].name)) ||
-                            at[strlen(words[i].name)] != '='))
+    while (i < numWords &&
+           (strncmp(at, words[i].name, strlen(words[i].name)) != 0 ||
+            at[strlen(words[i].name)] != '='))
       i++;
     LRMOE_REQUIRE(i < numWords,
                   "synthetic machine, column %d: \"%.*s\" is none of gpus=, "
