@@ -95,23 +95,29 @@ void lrmoeLivePorts(struct lrmoeMachine *machine, const char *folder) {
 
 /* ---- The machine -------------------------------------------------------- */
 
-static lrmoeResult_t readExport(hwloc_topology_t hwloc,
-                                struct lrmoeMachine *machine) {
-  hwloc_bitmap_t usable = NULL;
+lrmoeResult_t lrmoeLiveExport(hwloc_topology_t hwloc, const char *source,
+                              hwloc_const_bitmap_t usable,
+                              struct lrmoeMachine *machine) {
   char *text = NULL;
   int length = 0;
-  LRMOE_CHECK(lrmoeLiveUsable(hwloc, &usable));
-  if (hwloc_topology_export_xmlbuffer(hwloc, &text, &length, 0)) {
-    hwloc_bitmap_free(usable);
+  if (hwloc_topology_export_xmlbuffer(hwloc, &text, &length, 0))
     return LRMOE_FAIL(lrmoeSystemError, "hwloc does not write its XML: %s",
                       strerror(errno));
-  }
   const char *root = strstr(text, "<topology");
   struct lrmoeHwlocInput input = {
-      .source = "this machine", .text = root ? root : text, .usable = usable};
+      .source = source, .text = root ? root : text, .usable = usable};
   input.bytes = strlen(input.text);
   lrmoeResult_t result = lrmoeHwlocRead(&input, machine);
   hwloc_free_xmlbuffer(hwloc, text);
+  return result;
+}
+
+static lrmoeResult_t readUsable(hwloc_topology_t hwloc,
+                                struct lrmoeMachine *machine) {
+  hwloc_bitmap_t usable = NULL;
+  LRMOE_CHECK(lrmoeLiveUsable(hwloc, &usable));
+  lrmoeResult_t result =
+      lrmoeLiveExport(hwloc, "this machine", usable, machine);
   hwloc_bitmap_free(usable);
   return result;
 }
@@ -123,7 +129,7 @@ lrmoeResult_t lrmoeLiveRead(struct lrmoeMachine *machine) {
                       strerror(errno));
   hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   lrmoeResult_t result = lrmoeLiveLoad(hwloc);
-  if (result == lrmoeSuccess) result = readExport(hwloc, machine);
+  if (result == lrmoeSuccess) result = readUsable(hwloc, machine);
   hwloc_topology_destroy(hwloc);
   if (result == lrmoeSuccess) lrmoeLivePorts(machine, "/sys/class");
   return result;

@@ -13,6 +13,11 @@ lrmoeResult_t lrmoeLiveLoad(hwloc_topology_t hwloc);
 /* CPUs that the calling thread may run on; free with hwloc_bitmap_free. */
 lrmoeResult_t lrmoeLiveUsable(hwloc_topology_t hwloc, hwloc_bitmap_t *usable);
 
+/* Reads what hwloc has loaded into a machine; usable as in lrmoeHwlocInput. */
+lrmoeResult_t lrmoeLiveExport(hwloc_topology_t hwloc, const char *source,
+                              hwloc_const_bitmap_t usable,
+                              struct lrmoeMachine *machine);
+
 /* Puts the rates of network ports in, as the kernel states them below
  * `folder`, which is /sys/class. */
 void lrmoeLivePorts(struct lrmoeMachine *machine, const char *folder);

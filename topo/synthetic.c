@@ -13,6 +13,7 @@
  *   cpu=GB/s    of a NUMA node to the others
  *
  * Figures that are set are stated, not guessed. */
+#include "topo/live.h"
 #include "topo/readers.h"
 
 #include <hwloc.h>
@@ -199,22 +200,6 @@ static lrmoeResult_t addAll(struct lrmoeMachine *machine,
 
 /* ---- Processors: hwloc's ------------------------------------------------ */
 
-static lrmoeResult_t readExport(hwloc_topology_t hwloc,
-                                struct lrmoeMachine *machine) {
-  char *text = NULL;
-  int length = 0;
-  if (hwloc_topology_export_xmlbuffer(hwloc, &text, &length, 0))
-    return LRMOE_FAIL(lrmoeSystemError, "hwloc does not write its XML: %s",
-                      strerror(errno));
-  const char *root = strstr(text, "<topology");
-  struct lrmoeHwlocInput input = {.source = "synthetic",
-                                  .text = root ? root : text};
-  input.bytes = strlen(input.text);
-  lrmoeResult_t result = lrmoeHwlocRead(&input, machine);
-  hwloc_free_xmlbuffer(hwloc, text);
-  return result;
-}
-
 static lrmoeResult_t readProcessors(const char *description,
                                     struct lrmoeMachine *machine) {
   hwloc_topology_t hwloc;
@@ -228,7 +213,8 @@ static lrmoeResult_t readProcessors(const char *description,
                         "hwloc knows no machine \"%.80s\"; one is \"package:2 "
                         "numa:1 core:8 pu:1\"",
                         description);
-  if (result == lrmoeSuccess) result = readExport(hwloc, machine);
+  if (result == lrmoeSuccess)
+    result = lrmoeLiveExport(hwloc, "synthetic", NULL, machine);
   hwloc_topology_destroy(hwloc);
   return result;
 }

@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *zeroed(int64_t count, size_t bytes) {
-  void *block = calloc((size_t)(count > 0 ? count : 1), bytes);
-  if (!block) abort();
-  return block;
-}
-
 int64_t driverSlots(const struct oracleCase *spec, int rank) {
   return spec->numTokens[rank] * spec->topk;
 }
@@ -26,15 +20,15 @@ static int64_t w2Count(const struct driver *d) {
 }
 
 static int bindWeights(struct driver *d) {
-  const void **w1 = zeroed(d->numLocal, sizeof *w1);
-  const void **w2 = zeroed(d->numLocal, sizeof *w2);
-  d->dw1 = zeroed(d->numLocal, sizeof *d->dw1);
-  d->dw2 = zeroed(d->numLocal, sizeof *d->dw2);
+  const void **w1 = oracleZeroed(d->numLocal, sizeof *w1);
+  const void **w2 = oracleZeroed(d->numLocal, sizeof *w2);
+  d->dw1 = oracleZeroed(d->numLocal, sizeof *d->dw1);
+  d->dw2 = oracleZeroed(d->numLocal, sizeof *d->dw2);
   for (int i = 0; i < d->numLocal; i++) {
     w1[i] = d->oracle->experts[d->local[i]].w1;
     w2[i] = d->oracle->experts[d->local[i]].w2;
-    d->dw1[i] = zeroed(w1Count(d), sizeof(float));
-    d->dw2[i] = zeroed(w2Count(d), sizeof(float));
+    d->dw1[i] = oracleZeroed(w1Count(d), sizeof(float));
+    d->dw2[i] = oracleZeroed(w2Count(d), sizeof(float));
   }
   lrmoeLayerWeights_t weights = LRMOE_LAYER_WEIGHTS_INITIALIZER;
   weights.w1 = w1;
@@ -87,13 +81,13 @@ static void makeBuffers(struct driver *d) {
   const struct oracleCase *spec = &d->oracle->spec;
   int64_t slots = driverSlots(spec, d->self->rank);
   int64_t count = spec->numTokens[d->self->rank] * spec->hidden;
-  d->y = zeroed(count, sizeof(float));
-  d->dx = zeroed(count, sizeof(float));
-  d->dWeights = zeroed(slots, sizeof(float));
-  d->kept = zeroed(slots, 1);
-  d->allKept = zeroed(spec->numRanks, sizeof *d->allKept);
+  d->y = oracleZeroed(count, sizeof(float));
+  d->dx = oracleZeroed(count, sizeof(float));
+  d->dWeights = oracleZeroed(slots, sizeof(float));
+  d->kept = oracleZeroed(slots, 1);
+  d->allKept = oracleZeroed(spec->numRanks, sizeof *d->allKept);
   for (int r = 0; r < spec->numRanks; r++)
-    d->allKept[r] = zeroed(driverSlots(spec, r), 1);
+    d->allKept[r] = oracleZeroed(driverSlots(spec, r), 1);
 }
 
 int driverOpenLayer(struct driver *d, const struct testRank *self,
@@ -134,7 +128,7 @@ void driverJoin(struct driver *d, const struct driver *base,
 static int replayPlan(struct driver *d) {
   size_t bytes = 0;
   RANK_OK(d->self, lrmoePlanSave(d->plan, NULL, &bytes));
-  void *saved = zeroed((int64_t)bytes, 1);
+  void *saved = oracleZeroed((int64_t)bytes, 1);
   lrmoePlan_t loaded = NULL;
   lrmoeResult_t result = lrmoePlanSave(d->plan, saved, &bytes);
   if (result == lrmoeSuccess) result = lrmoePlanLoad(saved, bytes, &loaded);
@@ -190,8 +184,8 @@ int driverForward(struct driver *d) {
 static int gatherKept(struct driver *d) {
   const struct oracleCase *spec = &d->oracle->spec;
   int64_t most = oracleMostTokens(spec) * spec->topk;
-  uint8_t *all = zeroed(most * spec->numRanks, 1);
-  uint8_t *mine = zeroed(most, 1);
+  uint8_t *all = oracleZeroed(most * spec->numRanks, 1);
+  uint8_t *mine = oracleZeroed(most, 1);
   memcpy(mine, d->kept, (size_t)driverSlots(spec, d->self->rank));
   lrmoeResult_t result =
       lrmoeAllGather(mine, all, (size_t)most, lrmoeUint8, d->comm, NULL);
@@ -258,11 +252,11 @@ int driverBackward(struct driver *d, const lrmoeBackwardConfig_t *config,
 
 void driverAccumulate(struct driver *d) {
   d->isAccumulating = 1;
-  d->sums1 = zeroed(d->numLocal, sizeof *d->sums1);
-  d->sums2 = zeroed(d->numLocal, sizeof *d->sums2);
+  d->sums1 = oracleZeroed(d->numLocal, sizeof *d->sums1);
+  d->sums2 = oracleZeroed(d->numLocal, sizeof *d->sums2);
   for (int i = 0; i < d->numLocal; i++) {
-    d->sums1[i] = zeroed(w1Count(d), sizeof(double));
-    d->sums2[i] = zeroed(w2Count(d), sizeof(double));
+    d->sums1[i] = oracleZeroed(w1Count(d), sizeof(double));
+    d->sums2[i] = oracleZeroed(w2Count(d), sizeof(double));
   }
 }
 

@@ -8,18 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *zeroed(int64_t count, size_t bytes) {
-  void *block = calloc((size_t)(count > 0 ? count : 1), bytes);
-  if (!block) abort();
-  return block;
-}
-
 /* Keys of all ranks by pair id; slots without an expert stay 0. */
 static int gatherKeys(struct driver *d, uint32_t **all) {
   const struct oracleCase *spec = &d->oracle->spec;
   int64_t most = oracleMostTokens(spec) * spec->topk;
-  *all = zeroed(most * spec->numRanks, sizeof **all);
-  uint32_t *mine = zeroed(most, sizeof *mine);
+  *all = oracleZeroed(most * spec->numRanks, sizeof **all);
+  uint32_t *mine = oracleZeroed(most, sizeof *mine);
   for (int64_t i = 0; i < d->step->numPairs; i++)
     mine[d->step->sorted[i]] = d->step->keys[i];
   lrmoeResult_t result =
@@ -34,9 +28,9 @@ static int checkOneSelection(struct driver *d, const uint32_t *all,
                              int64_t expert) {
   const struct oracleCase *spec = &d->oracle->spec;
   int64_t most = oracleMostTokens(spec) * spec->topk;
-  uint32_t *keys = zeroed(most * spec->numRanks, sizeof *keys);
-  uint8_t *want = zeroed(most * spec->numRanks, 1);
-  uint8_t *got = zeroed(most * spec->numRanks, 1);
+  uint32_t *keys = oracleZeroed(most * spec->numRanks, sizeof *keys);
+  uint8_t *want = oracleZeroed(most * spec->numRanks, 1);
+  uint8_t *got = oracleZeroed(most * spec->numRanks, 1);
   int64_t numPairs = 0;
   for (int r = 0; r < spec->numRanks; r++) {
     for (int64_t p = 0; p < driverSlots(spec, r); p++) {
@@ -61,9 +55,9 @@ static int checkInstances(struct driver *d, const uint32_t *all, int32_t e) {
   const struct oracleCase *spec = &d->oracle->spec;
   const struct lrmoePlan *plan = d->plan;
   int64_t most = oracleMostTokens(spec) * spec->topk;
-  uint32_t *keys = zeroed(most * spec->numRanks, sizeof *keys);
-  uint8_t *want = zeroed(most * spec->numRanks, 1);
-  uint8_t *got = zeroed(most * spec->numRanks, 1);
+  uint32_t *keys = oracleZeroed(most * spec->numRanks, sizeof *keys);
+  uint8_t *want = oracleZeroed(most * spec->numRanks, 1);
+  uint8_t *got = oracleZeroed(most * spec->numRanks, 1);
   int64_t numPairs = 0;
   for (int r = 0; r < spec->numRanks; r++)
     for (int64_t p = 0; p < driverSlots(spec, r); p++)
@@ -182,7 +176,7 @@ static int compareRows(struct driver *d, const char *what, const void *rows,
                        const double *want) {
   const struct oracleCase *spec = &d->oracle->spec;
   int64_t count = spec->numTokens[d->self->rank] * spec->hidden;
-  float *got = zeroed(count, sizeof *got);
+  float *got = oracleZeroed(count, sizeof *got);
   const struct lrmoeRows all = {rows, NULL, spec->type, count};
   if (count) d->layer->experts.kernels->gather(&all, 1, lrmoeFloat32, got);
   int failed = driverCompare(d, what, count, got, want);
@@ -205,7 +199,7 @@ static void expectDropped(struct driver *d, struct oracleResult *want) {
 static int checkZeros(struct driver *d, const struct oracleResult *want) {
   const struct oracleCase *spec = &d->oracle->spec;
   size_t rowBytes = (size_t)spec->hidden * lrmoeTypeBytes(spec->type);
-  unsigned char *zero = zeroed((int64_t)rowBytes, 1);
+  unsigned char *zero = oracleZeroed((int64_t)rowBytes, 1);
   int failed = 0;
   for (int64_t t = 0; t < spec->numTokens[d->self->rank] && !failed; t++) {
     int numKept = 0;
@@ -258,7 +252,7 @@ static int checkWeights(struct driver *d, const struct oracleResult *want) {
                 : spec->type == lrmoeFloat16 ? 0x1p-11
                                              : 0x1p-8;
   int64_t count = driverSlots(spec, d->self->rank);
-  float *near = zeroed(count, sizeof *near);
+  float *near = oracleZeroed(count, sizeof *near);
   for (int64_t i = 0; i < count; i++) {
     int isRounded =
         fabs(d->dWeights[i] - want->dWeights[i]) <= unit * want->terms[i];

@@ -13,7 +13,7 @@ double oracleUniform(uint64_t seed, uint64_t stream, uint64_t index) {
   return (double)(lrmoeMix(mixed + index) >> 11) * 0x1p-53;
 }
 
-static void *zeroed(int64_t count, size_t bytes) {
+void *oracleZeroed(int64_t count, size_t bytes) {
   void *block = calloc((size_t)(count > 0 ? count : 1), bytes);
   if (!block) abort();
   return block;
@@ -40,12 +40,12 @@ static float roundTo(lrmoeDataType_t type, double value) {
 /* Random values in the case's type, and the same as fp32. */
 static void makeMatrix(const struct oracleCase *spec, uint64_t stream,
                        int64_t count, double scale, void **raw, float **real) {
-  float *values = zeroed(count, sizeof *values);
+  float *values = oracleZeroed(count, sizeof *values);
   for (int64_t i = 0; i < count; i++)
     values[i] =
         (float)(scale *
                 (2 * oracleUniform(spec->seed, stream, (uint64_t)i) - 1));
-  *raw = zeroed(count, sizeof(float));
+  *raw = oracleZeroed(count, sizeof(float));
   convert(lrmoeFloat32, values, spec->type, count, *raw);
   convert(spec->type, *raw, lrmoeFloat32, count, values);
   *real = values;
@@ -75,8 +75,8 @@ static void makeRouting(const struct oracleCase *spec, int rank,
                         struct oracleRank *out) {
   int64_t numSlots = spec->numTokens[rank] * spec->topk;
   uint64_t stream = 1000 + 16 * (uint64_t)rank;
-  out->topkIdx = zeroed(numSlots, sizeof *out->topkIdx);
-  out->weights = zeroed(numSlots, sizeof *out->weights);
+  out->topkIdx = oracleZeroed(numSlots, sizeof *out->topkIdx);
+  out->weights = oracleZeroed(numSlots, sizeof *out->weights);
   for (int64_t i = 0; i < numSlots; i++) {
     int32_t slot = (int32_t)(i % spec->topk);
     out->topkIdx[i] =
@@ -125,11 +125,11 @@ int64_t oracleFc1Rows(const struct oracleCase *spec) {
 }
 
 struct oracle *oracleMake(const struct oracleCase *spec) {
-  struct oracle *oracle = zeroed(1, sizeof *oracle);
+  struct oracle *oracle = oracleZeroed(1, sizeof *oracle);
   oracle->spec = *spec;
-  oracle->ranks = zeroed(spec->numRanks, sizeof *oracle->ranks);
-  oracle->experts = zeroed(spec->numExperts, sizeof *oracle->experts);
-  oracle->homes = zeroed(spec->numExperts, sizeof *oracle->homes);
+  oracle->ranks = oracleZeroed(spec->numRanks, sizeof *oracle->ranks);
+  oracle->experts = oracleZeroed(spec->numExperts, sizeof *oracle->experts);
+  oracle->homes = oracleZeroed(spec->numExperts, sizeof *oracle->homes);
   struct oracleCase data = *spec;
   if (spec->dataSeed) data.seed = spec->dataSeed;
   for (int r = 0; r < spec->numRanks; r++)
@@ -182,10 +182,11 @@ struct pairState {
 };
 
 static struct pairState makeState(const struct oracleCase *spec) {
-  return (struct pairState){
-      zeroed(2 * spec->ffn, sizeof(double)), zeroed(spec->ffn, sizeof(double)),
-      zeroed(spec->ffn, sizeof(double)), zeroed(spec->ffn, sizeof(double)),
-      zeroed(2 * spec->ffn, sizeof(double))};
+  return (struct pairState){oracleZeroed(2 * spec->ffn, sizeof(double)),
+                            oracleZeroed(spec->ffn, sizeof(double)),
+                            oracleZeroed(spec->ffn, sizeof(double)),
+                            oracleZeroed(spec->ffn, sizeof(double)),
+                            oracleZeroed(2 * spec->ffn, sizeof(double))};
 }
 
 static void freeState(struct pairState *s) {
@@ -321,18 +322,21 @@ static void computePair(const struct oracle *oracle, int rank, int source,
 struct oracleResult *oracleCompute(const struct oracle *oracle, int rank,
                                    uint8_t *const *kept) {
   const struct oracleCase *spec = &oracle->spec;
-  struct oracleResult *result = zeroed(1, sizeof *result);
+  struct oracleResult *result = oracleZeroed(1, sizeof *result);
   int64_t count = spec->numTokens[rank] * spec->hidden;
-  result->y = zeroed(count, sizeof(double));
-  result->dx = zeroed(count, sizeof(double));
-  result->dWeights = zeroed(spec->numTokens[rank] * spec->topk, sizeof(double));
-  result->terms = zeroed(spec->numTokens[rank] * spec->topk, sizeof(double));
-  result->dw1 = zeroed(spec->numExperts, sizeof *result->dw1);
-  result->dw2 = zeroed(spec->numExperts, sizeof *result->dw2);
+  result->y = oracleZeroed(count, sizeof(double));
+  result->dx = oracleZeroed(count, sizeof(double));
+  result->dWeights =
+      oracleZeroed(spec->numTokens[rank] * spec->topk, sizeof(double));
+  result->terms =
+      oracleZeroed(spec->numTokens[rank] * spec->topk, sizeof(double));
+  result->dw1 = oracleZeroed(spec->numExperts, sizeof *result->dw1);
+  result->dw2 = oracleZeroed(spec->numExperts, sizeof *result->dw2);
   for (int32_t e = 0; e < spec->numExperts; e++) {
     if (oracle->homes[e] != rank) continue;
-    result->dw1[e] = zeroed(oracleFc1Rows(spec) * spec->hidden, sizeof(double));
-    result->dw2[e] = zeroed(spec->hidden * spec->ffn, sizeof(double));
+    result->dw1[e] =
+        oracleZeroed(oracleFc1Rows(spec) * spec->hidden, sizeof(double));
+    result->dw2[e] = oracleZeroed(spec->hidden * spec->ffn, sizeof(double));
   }
   struct pairState s = makeState(spec);
   for (int source = 0; source < spec->numRanks; source++)

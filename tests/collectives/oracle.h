@@ -40,6 +40,9 @@ struct oracleCase {
   int64_t gatherRanks; /* > 0: LRMOE_GATHER_RANKS of the layer */
 };
 
+/* Zeros for the caller to free; aborts without memory. */
+void *oracleZeroed(int64_t count, size_t bytes);
+
 int64_t oracleMostTokens(const struct oracleCase *spec);
 int64_t oracleFc1Rows(const struct oracleCase *spec);
 

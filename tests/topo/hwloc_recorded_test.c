@@ -86,19 +86,6 @@ enum {
   numRefusals = sizeof refusals / sizeof *refusals
 };
 
-static int pathOf(const char *file, char *path, size_t bytes) {
-  char folder[4000];
-  if (!recordedFolder("hwloc", folder, sizeof folder)) return 0;
-  snprintf(path, bytes, "%s/%s", folder, file);
-  FILE *found = fopen(path, "rb");
-  if (!found) {
-    printf("skipped: %s (LRMOE_SHARED_DATA)\n", path);
-    return 0;
-  }
-  fclose(found);
-  return 1;
-}
-
 static void assertWay(lrmoeTopology_t t, const char *file, int to,
                       lrmoeLinkClass_t linkClass, int64_t megabytes) {
   if (linkClass == lrmoeLinkSelf) return;
@@ -120,7 +107,7 @@ static int countKind(lrmoeTopology_t t, lrmoeNodeKind_t kind) {
 START_TEST(recordedMachine) {
   const struct line *m = &machines[_i];
   char path[4400];
-  if (!pathOf(m->file, path, sizeof path)) return;
+  if (!recordedPath("hwloc", m->file, path, sizeof path)) return;
   lrmoeTopology_t t = NULL;
   ASSERT_OK(openFile(path, &t));
   int cores = 0;
@@ -144,7 +131,7 @@ END_TEST
 
 START_TEST(refusedFile) {
   char path[4400];
-  if (!pathOf(refusals[_i].file, path, sizeof path)) return;
+  if (!recordedPath("hwloc", refusals[_i].file, path, sizeof path)) return;
   lrmoeTopology_t t = NULL;
   ASSERT_RESULT(openFile(path, &t), refusals[_i].result);
   ck_assert_msg(strstr(lrmoeGetLastError(), refusals[_i].message) != NULL,
@@ -157,7 +144,7 @@ START_TEST(everyTwoGpus) {
   static const char *const files[] = {"hwloc-nvidiaDGX2.xml",
                                       "prrte-sd665nv3-4xh200-nvml-nvlink.xml"};
   char path[4400];
-  if (!pathOf(files[_i], path, sizeof path)) return;
+  if (!recordedPath("hwloc", files[_i], path, sizeof path)) return;
   lrmoeTopology_t t = NULL;
   ASSERT_OK(openFile(path, &t));
   for (int from = 0; from < infoOf(t).numRanks; from++)

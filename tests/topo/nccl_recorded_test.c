@@ -165,7 +165,7 @@ static void assertNetwork(const char *path, const struct recorded *m) {
 START_TEST(recordedMachine) {
   const struct recorded *m = &machines[_i];
   char path[4096];
-  if (!recordedPath(m->file, path, sizeof path)) return;
+  if (!recordedPath("nccl", m->file, path, sizeof path)) return;
   lrmoeTopology_t t = NULL;
   ASSERT_OK(openFile(path, &t));
   ck_assert_msg(infoOf(t).numRanks == m->ranks, "%s: %d ranks", m->file,
@@ -184,7 +184,7 @@ END_TEST
 
 START_TEST(refusedFile) {
   char path[4096];
-  if (!recordedPath(refusals[_i].file, path, sizeof path)) return;
+  if (!recordedPath("nccl", refusals[_i].file, path, sizeof path)) return;
   lrmoeTopology_t t = NULL;
   ASSERT_RESULT(openFile(path, &t), refusals[_i].result);
   ck_assert_ptr_null(t);
@@ -226,7 +226,7 @@ enum {
 
 static int readCube(int counts[cube][cube]) {
   char path[4096];
-  if (!recordedPath("dgx1v-nvlink-count-matrix.csv", path, sizeof path))
+  if (!recordedPath("nccl", "dgx1v-nvlink-count-matrix.csv", path, sizeof path))
     return 0;
   FILE *file = fopen(path, "r");
   ck_assert_ptr_nonnull(file);

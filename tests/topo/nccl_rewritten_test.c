@@ -136,7 +136,8 @@ END_TEST
 /* And what does matter changes the key. */
 START_TEST(changedFile) {
   char path[4096];
-  if (!recordedPath("simllm-perlmutter-4xa100-cxi.xml", path, sizeof path))
+  if (!recordedPath("nccl", "simllm-perlmutter-4xa100-cxi.xml", path,
+                    sizeof path))
     return;
   lrmoeTopology_t before = NULL, after = NULL;
   ASSERT_OK(openFile(path, &before));

@@ -12,10 +12,11 @@ int recordedFolder(const char *folder, char *path, size_t bytes) {
   return length > 0 && (size_t)length < bytes;
 }
 
-int recordedPath(const char *file, char *path, size_t bytes) {
-  char folder[4000];
-  if (!recordedFolder("nccl", folder, sizeof folder)) return 0;
-  snprintf(path, bytes, "%s/%s", folder, file);
+int recordedPath(const char *folder, const char *file, char *path,
+                 size_t bytes) {
+  char whole[4000];
+  if (!recordedFolder(folder, whole, sizeof whole)) return 0;
+  snprintf(path, bytes, "%s/%s", whole, file);
   FILE *found = fopen(path, "rb");
   if (!found) {
     printf("skipped: %s (LRMOE_SHARED_DATA)\n", path);

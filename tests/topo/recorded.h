@@ -29,7 +29,8 @@ struct refusedFile {
 /* Path of a folder of the recordings. */
 int recordedFolder(const char *folder, char *path, size_t bytes);
 
-/* Path of a recorded file of NCCL's, or 0 with a message where it is not. */
-int recordedPath(const char *file, char *path, size_t bytes);
+/* Path of a recorded file in a folder, or 0 with a message where it is not. */
+int recordedPath(const char *folder, const char *file, char *path,
+                 size_t bytes);
 
 #endif
