@@ -3,6 +3,7 @@
 #ifndef LRMOE_TESTS_DRIVER_H
 #define LRMOE_TESTS_DRIVER_H
 
+#include "mirror.h"
 #include "oracle.h"
 #include "support/ranks.h"
 
@@ -16,6 +17,7 @@ struct driver {
   lrmoeLayer_t layer;
   lrmoeStep_t step;
   lrmoePlan_t plan;
+  struct mirrors mirrors;
   void *y;
   void *dx;
   float *dWeights;
@@ -69,6 +71,9 @@ int driverBackward(struct driver *driver, const lrmoeBackwardConfig_t *config,
                    int isFused);
 int driverCheckSelection(struct driver *driver);
 int driverCheckResults(struct driver *driver);
+
+/* Weights that the test has changed, for the library. */
+void driverPushWeights(const struct driver *driver);
 
 /* Gradients are added up from here on ... */
 void driverAccumulate(struct driver *driver);
