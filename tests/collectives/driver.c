@@ -174,9 +174,19 @@ static int replayPlan(struct driver *d) {
   return 0;
 }
 
+/* Tests change weights, inputs and alphas between steps. */
+static void pushWeights(const struct driver *d) {
+  for (int i = 0; i < d->numLocal; i++) {
+    mirrorPush(&d->mirrors, d->oracle->experts[d->local[i]].w1);
+    mirrorPush(&d->mirrors, d->oracle->experts[d->local[i]].w2);
+  }
+}
+
 int driverBegin(struct driver *d) {
   const struct oracleCase *spec = &d->oracle->spec;
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  mirrorPush(&d->mirrors, data->weights);
+  if (d->ownsLayer) pushWeights(d);
   RANK_OK(d->self, lrmoeStepCreate(d->layer, spec->numTokens[d->self->rank],
                                    mirrorOf(&d->mirrors, data->topkIdx),
                                    mirrorOf(&d->mirrors, data->weights), NULL,
@@ -196,6 +206,7 @@ int driverBegin(struct driver *d) {
 }
 
 int driverDispatch(struct driver *d) {
+  mirrorPush(&d->mirrors, d->oracle->ranks[d->self->rank].x);
   RANK_OK(d->self,
           lrmoeDispatch(
               d->step, mirrorOf(&d->mirrors, d->oracle->ranks[d->self->rank].x),
@@ -246,7 +257,7 @@ static void spoilResults(struct driver *d) {
   mirrorPush(&d->mirrors, d->dWeights);
 }
 
-static void clearGradients(struct driver *d) {
+void driverClearGradients(struct driver *d) {
   for (int i = 0; i < d->numLocal; i++) {
     memset(d->dw1[i], 0, (size_t)w1Count(d) * sizeof(float));
     memset(d->dw2[i], 0, (size_t)w2Count(d) * sizeof(float));
@@ -255,17 +266,10 @@ static void clearGradients(struct driver *d) {
   }
 }
 
-static void pullGradients(const struct driver *d) {
+void driverPullGradients(const struct driver *d) {
   for (int i = 0; i < d->numLocal; i++) {
     mirrorPull(&d->mirrors, d->dw1[i]);
     mirrorPull(&d->mirrors, d->dw2[i]);
-  }
-}
-
-void driverPushWeights(const struct driver *d) {
-  for (int i = 0; i < d->numLocal; i++) {
-    mirrorPush(&d->mirrors, d->oracle->experts[d->local[i]].w1);
-    mirrorPush(&d->mirrors, d->oracle->experts[d->local[i]].w2);
   }
 }
 
@@ -274,7 +278,7 @@ int driverSelect(struct driver *d, const lrmoeBackwardConfig_t *config,
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
   const void *x = mirrorOf(&d->mirrors, data->x);
   const void *g = mirrorOf(&d->mirrors, data->g);
-  if (!d->isAccumulating) clearGradients(d);
+  if (!d->isAccumulating) driverClearGradients(d);
   spoilResults(d);
   if (isFused)
     RANK_OK(d->self, lrmoeSelectPackSend(d->step, x, g, config, NULL));
@@ -303,7 +307,7 @@ int driverReturn(struct driver *d) {
   mirrorPull(&d->mirrors, d->dWeights);
   if (!d->isAccumulating) {
     RANK_OK(d->self, lrmoeReplicaReduce(d->layer, NULL));
-    pullGradients(d);
+    driverPullGradients(d);
   }
   return gatherKept(d);
 }
@@ -326,7 +330,7 @@ void driverAccumulate(struct driver *d) {
 
 int driverCheckSums(struct driver *d) {
   RANK_OK(d->self, lrmoeReplicaReduce(d->layer, NULL));
-  pullGradients(d);
+  driverPullGradients(d);
   int failed = 0;
   for (int i = 0; i < d->numLocal && !failed; i++)
     failed =

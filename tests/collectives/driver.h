@@ -72,8 +72,15 @@ int driverBackward(struct driver *driver, const lrmoeBackwardConfig_t *config,
 int driverCheckSelection(struct driver *driver);
 int driverCheckResults(struct driver *driver);
 
-/* Weights that the test has changed, for the library. */
-void driverPushWeights(const struct driver *driver);
+/* dw1 and dw2: to zero, and as the library has them now. */
+void driverClearGradients(struct driver *driver);
+void driverPullGradients(const struct driver *driver);
+
+/* Where the library finds one of this rank's arrays. */
+static inline void *driverDevice(const struct driver *driver,
+                                 const void *array) {
+  return mirrorOf(&driver->mirrors, array);
+}
 
 /* Gradients are added up from here on ... */
 void driverAccumulate(struct driver *driver);

@@ -45,7 +45,12 @@ void mirrorPush(const struct mirrors *mirrors, const void *host) {
 void mirrorPull(const struct mirrors *mirrors, void *host) {
   if (mirrors->backend->isHost) return;
   const struct mirror *m = find(mirrors, host);
-  must(mirrors, mirrors->backend->copy(m->host, m->device, m->bytes,
+  mirrorFetch(mirrors, m->device, (int64_t)m->bytes, host);
+}
+
+void mirrorFetch(const struct mirrors *mirrors, const void *device,
+                 int64_t bytes, void *host) {
+  must(mirrors, mirrors->backend->copy(host, device, (size_t)bytes,
                                        lrmoeCopyToHost, NULL));
   must(mirrors, mirrors->backend->synchronize(NULL));
 }

@@ -30,6 +30,10 @@ void *mirrorOf(const struct mirrors *mirrors, const void *host);
 void mirrorPush(const struct mirrors *mirrors, const void *host);
 void mirrorPull(const struct mirrors *mirrors, void *host);
 
+/* Copies from any place of the backend's memory. */
+void mirrorFetch(const struct mirrors *mirrors, const void *device,
+                 int64_t bytes, void *host);
+
 void mirrorsFree(struct mirrors *mirrors);
 
 #endif
