@@ -45,6 +45,7 @@ extern "C" {
 /* First bytes of every versioned struct ("LRMo"). */
 #define LRMOE_MAGIC 0x6f4d524cu
 
+struct ncclComm; /* behind NCCL's ncclComm_t */
 typedef struct CUstream_st *lrmoeStream_t;
 typedef struct lrmoeComm *lrmoeComm_t;
 typedef struct lrmoeWindow *lrmoeWindow_t;
@@ -143,7 +144,8 @@ typedef struct {
  * (cpu, which is the default, or cuda), on all ranks the same.  NCCL 2.27 or
  * newer is looked for when it is first needed: in this process, else in
  * LRMOE_NCCL_PATH or where the loader looks.  lrmoeNotInstalled: there is none;
- * lrmoeUnsupported: it is too old, or lacks what a call needs. */
+ * lrmoeUnsupported: it is too old, or lacks what a call needs.  Work that is on
+ * a stream has NCCL's time-outs and none of LRMoE's. */
 
 /* Makes an id that one rank hands to the others by its own means.  The id is
  * a secret: who has it can join. */
@@ -175,11 +177,11 @@ lrmoeResult_t lrmoeCommInitRank(int numRanks, const lrmoeUniqueId *id, int rank,
  *            *comm.  Two handles on one nccl must not both be aborted.
  * Errors     lrmoeCommGetAsyncError asks NCCL.  After a failure *comm refuses
  *            every call with that failure, and nccl is as NCCL left it: its
- *            owner must abort it, for the peers may still be waiting.
+ *            owner must abort it, for the peers may still be waiting, and the
+ *            buffers of the call be in use until then.
  * Results    lrmoeNotInstalled: this process has no NCCL that nccl could be of;
  *            lrmoeUnsupported: it is older than 2.27; else what NCCL says of
  *            nccl. */
-struct ncclComm;
 lrmoeResult_t lrmoeCommInitFromNccl(struct ncclComm *nccl,
                                     const lrmoeCommConfig_t *config,
                                     lrmoeComm_t *comm);

@@ -44,14 +44,18 @@ int lrmoeNcclIsFatal(lrmoeResult_t result) {
          result != lrmoeInvalidArgument;
 }
 
-/* A failed call on comm.  When an abort by another thread was the cause, or it
- * had failed before, that is what is told. */
+/* Ends comm, unless it was borrowed.  When an abort by another thread was the
+ * cause, or it had failed before, that is what is told. */
+static lrmoeResult_t giveUp(struct lrmoeNcclComm *comm, lrmoeResult_t result) {
+  lrmoeNcclCommNote(comm, result);
+  lrmoeNcclCommBreak(lrmoeNcclCommHandle(comm));
+  return lrmoeNcclCommCheck(comm);
+}
+
 static lrmoeResult_t fail(struct lrmoeNcclComm *comm, const char *name,
                           lrmoeResult_t got) {
   lrmoeResult_t result = lrmoeNcclFail(comm->api, name, got);
-  if (!lrmoeNcclIsFatal(result)) return result;
-  lrmoeNcclCommNote(comm, result);
-  return lrmoeNcclCommCheck(comm);
+  return lrmoeNcclIsFatal(result) ? giveUp(comm, result) : result;
 }
 
 /* ---- Waiting ---- */
@@ -80,19 +84,20 @@ lrmoeResult_t lrmoeNcclWait(struct lrmoeNcclComm *comm, const char *name) {
                           "%s: NCCL was not done within %lld ms: a peer is "
                           "dead, stopped, late or never came",
                           name, (long long)comm->timeoutMs);
-      lrmoeNcclCommNote(comm, result);
-      return lrmoeNcclCommCheck(comm);
+      return giveUp(comm, result);
     }
     pauseBriefly(look);
     result = lrmoeNcclCommAsk(comm);
   }
-  return result;
+  return result == lrmoeSuccess ? result : giveUp(comm, result);
 }
 
 /* ---- Calls ---- */
 
+/* NCCL will look at it at the group's end, so it is inside until then. */
 static void join(struct lrmoeNcclComm *comm) {
-  if (comm->isInGroup) return;
+  if (comm->isInGroup || !lrmoeNcclCommHold(comm)) return;
+  lrmoeNcclCommCollect(comm);
   comm->isInGroup = 1;
   comm->nextInGroup = NULL;
   if (group.last)
@@ -114,7 +119,7 @@ lrmoeResult_t lrmoeNcclEnter(struct lrmoeNcclComm *comm) {
   if (!comm)
     return noteInGroup(
         LRMOE_FAIL(lrmoeInvalidArgument, "the communicator is NULL"));
-  lrmoeResult_t result = lrmoeNcclCommCheck(comm);
+  lrmoeResult_t result = lrmoeNcclCommEnter(comm);
   if (result != lrmoeSuccess) return noteInGroup(result);
   if (group.depth) join(comm);
   return lrmoeSuccess;
@@ -122,10 +127,12 @@ lrmoeResult_t lrmoeNcclEnter(struct lrmoeNcclComm *comm) {
 
 lrmoeResult_t lrmoeNcclLeave(struct lrmoeNcclComm *comm, const char *name,
                              lrmoeResult_t got) {
-  int isDone = got == lrmoeSuccess || (got == lrmoeInProgress && group.depth);
-  if (isDone) return lrmoeSuccess;
-  if (got == lrmoeInProgress) return lrmoeNcclWait(comm, name);
-  return noteInGroup(fail(comm, name, got));
+  lrmoeResult_t result = lrmoeSuccess;
+  int isUnderWay = got == lrmoeInProgress;
+  if (got != lrmoeSuccess && !isUnderWay)
+    result = noteInGroup(fail(comm, name, got));
+  lrmoeNcclCommExit(comm);
+  return isUnderWay && !group.depth ? lrmoeNcclWait(comm, name) : result;
 }
 
 /* ---- Groups ---- */
@@ -143,8 +150,8 @@ lrmoeResult_t lrmoeNcclGroupStart(void) {
 lrmoeResult_t lrmoeNcclOutside(void) {
   if (!group.depth) return lrmoeSuccess;
   return LRMOE_FAIL(lrmoeInvalidUsage,
-                    "NCCL communicators cannot be made, split or destroyed in "
-                    "an open group");
+                    "NCCL communicators and windows cannot be made, split or "
+                    "destroyed in an open group");
 }
 
 /* Takes the communicators out of the group, each when NCCL is done with it,
@@ -152,6 +159,7 @@ lrmoeResult_t lrmoeNcclOutside(void) {
 static lrmoeResult_t disband(struct lrmoeNcclComm *first) {
   lrmoeResult_t result = lrmoeSuccess;
   for (struct lrmoeNcclComm *comm = first; comm; comm = comm->nextInGroup) {
+    lrmoeNcclCommExit(comm);
     lrmoeResult_t ended = lrmoeNcclWait(comm, "ncclGroupEnd");
     if (result == lrmoeSuccess) result = ended;
   }
@@ -182,13 +190,24 @@ static lrmoeResult_t endWith(const struct lrmoeNccl *nccl,
   return ended != lrmoeSuccess ? ended : LRMOE_FAIL(result, "%s", text);
 }
 
+/* A group with a communicator that is to be aborted must not begin: it might
+ * block.  A wrong call in it is how NCCL drops a group. */
+static void submit(const struct lrmoeNcclApi *api,
+                   struct lrmoeNcclComm *first) {
+  int isAsked = 0;
+  for (struct lrmoeNcclComm *comm = first; comm; comm = comm->nextInGroup)
+    isAsked |= lrmoeNcclCommSubmit(comm);
+  if (isAsked) api->send(NULL, 0, lrmoeInt8, 0, NULL, NULL);
+}
+
 lrmoeResult_t lrmoeNcclGroupEnd(void) {
   const struct lrmoeNccl *nccl = lrmoeNcclLoaded();
   if (!group.depth || !nccl) /* NCCL's own depth may be the program's */
     return LRMOE_FAIL(lrmoeInvalidUsage, "GroupEnd without GroupStart");
+  struct lrmoeNcclComm *first = group.depth > 1 ? NULL : group.first;
+  submit(&nccl->api, first);
   lrmoeResult_t got = nccl->api.groupEnd();
   if (--group.depth) return group.result;
-  struct lrmoeNcclComm *first = group.first;
   group.first = group.last = NULL;
   int isGood = got == lrmoeSuccess || got == lrmoeInProgress;
   if (group.result != lrmoeSuccess) {

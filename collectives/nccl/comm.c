@@ -12,6 +12,7 @@ lrmoeResult_t lrmoeNcclCommMake(const struct lrmoeNccl *nccl, int64_t timeoutMs,
   struct lrmoeNcclComm *made = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(1, &made));
   pthread_mutex_init(&made->mutex, NULL);
+  pthread_cond_init(&made->abortEnded, NULL);
   made->api = &nccl->api;
   made->timeoutMs = timeoutMs ? timeoutMs : lrmoeParamGet(lrmoeParamTimeoutMs);
   *comm = made;
@@ -21,12 +22,16 @@ lrmoeResult_t lrmoeNcclCommMake(const struct lrmoeNccl *nccl, int64_t timeoutMs,
 void lrmoeNcclCommFree(struct lrmoeNcclComm *comm) {
   if (!comm) return;
   pthread_mutex_destroy(&comm->mutex);
+  pthread_cond_destroy(&comm->abortEnded);
   lrmoeFree(comm);
 }
 
 /* ---- State; the mutex is held in the functions that say so ---- */
 
-static lrmoeResult_t checkLocked(const struct lrmoeNcclComm *comm) {
+/* Nobody is told of an abort before its end. */
+static lrmoeResult_t checkLocked(struct lrmoeNcclComm *comm) {
+  while (comm->abort == lrmoeNcclAborting)
+    pthread_cond_wait(&comm->abortEnded, &comm->mutex);
   if (comm->result == lrmoeSuccess) return lrmoeSuccess;
   return LRMOE_FAIL(comm->result, "%s", comm->text);
 }
@@ -42,13 +47,6 @@ lrmoeResult_t lrmoeNcclCommCheck(struct lrmoeNcclComm *comm) {
   lrmoeResult_t result = checkLocked(comm);
   pthread_mutex_unlock(&comm->mutex);
   return result;
-}
-
-int lrmoeNcclCommIsAborted(struct lrmoeNcclComm *comm) {
-  pthread_mutex_lock(&comm->mutex);
-  int isAborted = comm->isAborted;
-  pthread_mutex_unlock(&comm->mutex);
-  return isAborted;
 }
 
 void lrmoeNcclCommNote(struct lrmoeNcclComm *comm, lrmoeResult_t result) {
@@ -84,21 +82,32 @@ lrmoeResult_t lrmoeNcclCommGetAsyncError(struct ncclComm *handle,
 
 /* ---- Abort ---- */
 
-/* Whether this call is the one that has to abort. */
-static int claimAbort(struct lrmoeNcclComm *comm) {
-  pthread_mutex_lock(&comm->mutex);
-  int isFirst = !comm->isAborted;
-  comm->isAborted = 1;
-  pthread_mutex_unlock(&comm->mutex);
-  return isFirst;
+/* Whether the caller has to carry it out now. */
+static int claimLocked(struct lrmoeNcclComm *comm) {
+  while (comm->abort == lrmoeNcclAborting)
+    pthread_cond_wait(&comm->abortEnded, &comm->mutex);
+  if (comm->abort == lrmoeNcclAborted) return 0;
+  int isLeft = comm->isBorrowed ? comm->isCollected : comm->numInside > 0;
+  comm->abort = isLeft ? lrmoeNcclAbortAsked : lrmoeNcclAborting;
+  return !isLeft;
 }
 
 /* NCCL frees the communicator; a non-blocking abort goes on by itself. */
-static lrmoeResult_t abortOnce(struct lrmoeNcclComm *comm) {
-  if (!claimAbort(comm)) return lrmoeSuccess;
+static lrmoeResult_t carryOut(struct lrmoeNcclComm *comm) {
   lrmoeResult_t got = comm->api->commAbort(comm->nccl);
+  pthread_mutex_lock(&comm->mutex);
+  comm->abort = lrmoeNcclAborted;
+  pthread_cond_broadcast(&comm->abortEnded);
+  pthread_mutex_unlock(&comm->mutex);
   if (got == lrmoeSuccess || got == lrmoeInProgress) return lrmoeSuccess;
   return lrmoeNcclFail(comm->api, "ncclCommAbort", got);
+}
+
+static lrmoeResult_t abortOnce(struct lrmoeNcclComm *comm) {
+  pthread_mutex_lock(&comm->mutex);
+  int isMine = claimLocked(comm);
+  pthread_mutex_unlock(&comm->mutex);
+  return isMine ? carryOut(comm) : lrmoeSuccess;
 }
 
 lrmoeResult_t lrmoeNcclCommAbort(struct ncclComm *handle) {
@@ -123,24 +132,64 @@ void lrmoeNcclCommBreak(struct ncclComm *handle) {
   if (!comm->isBorrowed) abortOnce(comm);
 }
 
+lrmoeResult_t lrmoeNcclCommEnter(struct lrmoeNcclComm *comm) {
+  pthread_mutex_lock(&comm->mutex);
+  lrmoeResult_t result = checkLocked(comm);
+  if (result == lrmoeSuccess) comm->numInside++;
+  pthread_mutex_unlock(&comm->mutex);
+  return result;
+}
+
+int lrmoeNcclCommHold(struct lrmoeNcclComm *comm) {
+  pthread_mutex_lock(&comm->mutex);
+  int isThere = comm->abort < lrmoeNcclAborting;
+  comm->numInside += isThere;
+  pthread_mutex_unlock(&comm->mutex);
+  return isThere;
+}
+
+void lrmoeNcclCommExit(struct lrmoeNcclComm *comm) {
+  pthread_mutex_lock(&comm->mutex);
+  comm->numInside--;
+  int isMine = comm->abort == lrmoeNcclAbortAsked && claimLocked(comm);
+  pthread_mutex_unlock(&comm->mutex);
+  if (isMine) carryOut(comm);
+}
+
+void lrmoeNcclCommCollect(struct lrmoeNcclComm *comm) {
+  pthread_mutex_lock(&comm->mutex);
+  comm->isCollected = 1;
+  pthread_mutex_unlock(&comm->mutex);
+}
+
+int lrmoeNcclCommSubmit(struct lrmoeNcclComm *comm) {
+  pthread_mutex_lock(&comm->mutex);
+  comm->isCollected = 0;
+  int isAsked = comm->abort == lrmoeNcclAbortAsked;
+  pthread_mutex_unlock(&comm->mutex);
+  return isAsked;
+}
+
 /* ---- End ---- */
 
-/* Flushes, so that the time-out holds here too, and destroys. */
+/* Flushes, so that the time-out holds here too. */
+static lrmoeResult_t finalize(struct lrmoeNcclComm *comm) {
+  static const char name[] = "ncclCommFinalize";
+  if (!comm->api->commFinalize) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeNcclEnter(comm));
+  LRMOE_CHECK(lrmoeNcclLeave(comm, name, comm->api->commFinalize(comm->nccl)));
+  return lrmoeNcclWait(comm, name);
+}
+
 static lrmoeResult_t leave(struct lrmoeNcclComm *comm) {
-  const struct lrmoeNcclApi *api = comm->api;
-  lrmoeResult_t result = lrmoeSuccess;
-  if (api->commFinalize)
-    result =
-        lrmoeNcclLeave(comm, "ncclCommFinalize", api->commFinalize(comm->nccl));
-  if (result == lrmoeSuccess && api->commFinalize)
-    result = lrmoeNcclWait(comm, "ncclCommFinalize");
+  lrmoeResult_t result = finalize(comm);
   if (result != lrmoeSuccess) {
     abortOnce(comm);
     return result;
   }
-  lrmoeResult_t got = api->commDestroy(comm->nccl);
+  lrmoeResult_t got = comm->api->commDestroy(comm->nccl);
   if (got == lrmoeSuccess || got == lrmoeInProgress) return lrmoeSuccess;
-  return lrmoeNcclFail(api, "ncclCommDestroy", got);
+  return lrmoeNcclFail(comm->api, "ncclCommDestroy", got);
 }
 
 /* A failure of which the caller knows is not told again. */

@@ -4,7 +4,15 @@
  * its abort, which frees it, nor on one that has failed, except to abort it;
  * abort is called once, and destroy never after it.  A borrowed communicator
  * belongs to the program: LRMoE neither destroys it nor aborts it of its own
- * accord. */
+ * accord.
+ *
+ * An abort may come from another thread than the one that uses a communicator.
+ * Own communicators are non-blocking, so that no call stays in NCCL: an abort
+ * that finds one there, or an open group, at which NCCL will look once more, is
+ * left to the using thread.  A borrowed one may block in NCCL, and is aborted
+ * at once, which is what NCCL offers to free it, unless its group still
+ * collects.  A call that an abort ends returns after the abort, and one that
+ * fails on an own communicator aborts it: NCCL touches its buffers no more. */
 #ifndef LRMOE_COLLECTIVES_NCCL_COMM_H
 #define LRMOE_COLLECTIVES_NCCL_COMM_H
 
@@ -17,6 +25,13 @@ enum {
   lrmoeNcclTextBytes = 400
 };
 
+enum lrmoeNcclAbort {
+  lrmoeNcclNoAbort,
+  lrmoeNcclAbortAsked, /* of the thread that is inside */
+  lrmoeNcclAborting,
+  lrmoeNcclAborted
+};
+
 struct lrmoeNcclComm {
   const struct lrmoeNcclApi *api;
   struct ncclComm *nccl;
@@ -26,7 +41,10 @@ struct lrmoeNcclComm {
 
   /* Guards what follows, since an abort comes from any thread. */
   pthread_mutex_t mutex;
-  int isAborted;
+  pthread_cond_t abortEnded;
+  enum lrmoeNcclAbort abort;
+  int numInside;        /* calls that are in NCCL, and an open group */
+  int isCollected;      /* by a group that has not come to its end */
   lrmoeResult_t result; /* what it failed with, for the reason in text */
   char text[lrmoeNcclTextBytes];
 
@@ -64,7 +82,17 @@ void lrmoeNcclCommFree(struct lrmoeNcclComm *comm);
  * with. */
 lrmoeResult_t lrmoeNcclCommCheck(struct lrmoeNcclComm *comm);
 
-int lrmoeNcclCommIsAborted(struct lrmoeNcclComm *comm);
+/* Around what is called on comm: Enter checks as above, Hold only that there is
+ * a communicator still (not 0).  Exit carries out an abort that was left to
+ * this thread. */
+lrmoeResult_t lrmoeNcclCommEnter(struct lrmoeNcclComm *comm);
+int lrmoeNcclCommHold(struct lrmoeNcclComm *comm);
+void lrmoeNcclCommExit(struct lrmoeNcclComm *comm);
+
+/* A group collects calls on comm, until it hands them to NCCL; whether an abort
+ * has been asked for by then. */
+void lrmoeNcclCommCollect(struct lrmoeNcclComm *comm);
+int lrmoeNcclCommSubmit(struct lrmoeNcclComm *comm);
 
 /* Notes that comm failed with `result` for the reason in the last error, unless
  * it had failed before. */

@@ -10,13 +10,14 @@
  * finds its rank. */
 static lrmoeResult_t complete(struct lrmoeNcclComm *comm, const char *name) {
   LRMOE_CHECK(lrmoeNcclWait(comm, name));
+  LRMOE_CHECK(lrmoeNcclEnter(comm));
   return lrmoeNcclLeave(comm, "ncclCommUserRank",
                         comm->api->commUserRank(comm->nccl, &comm->rank));
 }
 
 /* Drops a communicator that did not come to be. */
 static void drop(struct lrmoeNcclComm *comm) {
-  if (comm->nccl) comm->api->commAbort(comm->nccl);
+  if (comm->nccl) lrmoeNcclCommBreak(lrmoeNcclCommHandle(comm));
   lrmoeNcclCommFree(comm);
 }
 
@@ -56,6 +57,7 @@ static lrmoeResult_t split(struct lrmoeNcclComm *parent, int color, int key,
                            struct lrmoeNcclComm *made) {
   const int noColor = -1;
   static const char name[] = "ncclCommSplit";
+  LRMOE_CHECK(lrmoeNcclEnter(parent));
   LRMOE_CHECK(lrmoeNcclLeave(parent, name,
                              parent->api->commSplit(parent->nccl,
                                                     color < 0 ? noColor : color,
@@ -68,7 +70,7 @@ lrmoeResult_t lrmoeNcclCommSplit(struct ncclComm *handle, int color, int key,
   LRMOE_REQUIRE(handle && newHandle, "comm or newComm is NULL");
   struct lrmoeNcclComm *parent = lrmoeNcclCommOf(handle), *made = NULL;
   LRMOE_CHECK(lrmoeNcclOutside());
-  LRMOE_CHECK(lrmoeNcclEnter(parent));
+  LRMOE_CHECK(lrmoeNcclCommCheck(parent));
   lrmoeResult_t result =
       lrmoeNcclCommMake(lrmoeNcclLoaded(), parent->timeoutMs, &made);
   if (result != lrmoeSuccess) { /* the peers are in NCCL's call already */
@@ -81,7 +83,7 @@ lrmoeResult_t lrmoeNcclCommSplit(struct ncclComm *handle, int color, int key,
     return lrmoeSuccess;
   }
   drop(made);
-  if (result == lrmoeSuccess) *newHandle = NULL;
+  if (result == lrmoeSuccess) *newHandle = NULL; /* of no color */
   return result;
 }
 
@@ -89,6 +91,7 @@ lrmoeResult_t lrmoeNcclCommBorrow(struct ncclComm *nccl, int64_t timeoutMs,
                                   struct ncclComm **comm) {
   const struct lrmoeNccl *loaded = NULL;
   struct lrmoeNcclComm *made = NULL;
+  LRMOE_CHECK(lrmoeNcclOutside());
   LRMOE_CHECK(lrmoeNcclLoad(1, &loaded));
   LRMOE_CHECK(lrmoeNcclCommMake(loaded, timeoutMs, &made));
   made->nccl = nccl;

@@ -37,15 +37,18 @@ static lrmoeResult_t commInitRank(struct ncclComm **comm, int numRanks,
 static lrmoeResult_t commCount(struct ncclComm *handle, int *count) {
   struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
   LRMOE_REQUIRE(comm && count, "comm or count is NULL");
-  LRMOE_CHECK(lrmoeNcclCommCheck(comm));
-  return settle("ncclCommCount", comm->api->commCount(comm->nccl, count));
+  LRMOE_CHECK(lrmoeNcclCommEnter(comm));
+  lrmoeResult_t got = comm->api->commCount(comm->nccl, count);
+  lrmoeNcclCommExit(comm);
+  return settle("ncclCommCount", got);
 }
 
 static lrmoeResult_t commUserRank(struct ncclComm *handle, int *rank) {
   struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
   LRMOE_REQUIRE(comm && rank, "comm or rank is NULL");
   LRMOE_CHECK(lrmoeNcclCommCheck(comm));
-  return settle("ncclCommUserRank", comm->api->commUserRank(comm->nccl, rank));
+  *rank = comm->rank;
+  return lrmoeSuccess;
 }
 
 /* ---- Memory and windows ---- */
@@ -78,6 +81,7 @@ static lrmoeResult_t commWindowRegister(struct ncclComm *handle, void *buffer,
   LRMOE_REQUIRE(window, "window is NULL");
   if (!theApi()->commWindowRegister || !theApi()->commWindowDeregister)
     return failMissing(name);
+  LRMOE_CHECK(lrmoeNcclOutside());
   LRMOE_CHECK(lrmoeNcclEnter(comm));
   LRMOE_CHECK(lrmoeNcclLeave(
       comm, name,
@@ -98,8 +102,10 @@ static lrmoeResult_t commWindowDeregister(struct ncclComm *handle,
   LRMOE_REQUIRE(comm, "comm is NULL");
   if (!window) return lrmoeSuccess;
   if (!theApi()->commWindowDeregister) return failMissing(name);
-  if (lrmoeNcclCommIsAborted(comm)) return lrmoeSuccess;
-  return settle(name, comm->api->commWindowDeregister(comm->nccl, window));
+  if (!lrmoeNcclCommHold(comm)) return lrmoeSuccess;
+  lrmoeResult_t got = comm->api->commWindowDeregister(comm->nccl, window);
+  lrmoeNcclCommExit(comm);
+  return settle(name, got);
 }
 
 static lrmoeResult_t getPeerPointer(struct ncclWindow_vidmem *window,

@@ -128,6 +128,12 @@ void testSleepMs(int64_t ms) {
   nanosleep(&pause, NULL);
 }
 
+void testMeet(struct testShared *shared, int word, int numRanks) {
+  atomic_fetch_add(&shared->words[word], 1);
+  while (atomic_load(&shared->words[word]) < numRanks)
+    testSleepMs(1);
+}
+
 struct testShared *testSharedMake(void) {
   void *shared = mmap(NULL, sizeof(struct testShared), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -67,4 +67,8 @@ struct testShared {
 };
 struct testShared *testSharedMake(void);
 
+/* Returns when numRanks ranks have come to this word: a barrier that no
+ * communicator has a part in. */
+void testMeet(struct testShared *shared, int word, int numRanks);
+
 #endif

@@ -271,7 +271,8 @@ lrmoeResult_t standinCommDestroy(struct ncclComm *handle) {
   return result;
 }
 
-/* Calls under way fail, and the last of them frees. */
+/* Calls under way fail, and the last of them frees.  Those that are not on a
+ * stream have let go of their buffers when this returns. */
 lrmoeResult_t standinCommAbort(struct ncclComm *handle) {
   struct standinComm *comm = NULL;
   LRMOE_REQUIRE(handle, "the communicator is NULL");
@@ -283,7 +284,9 @@ lrmoeResult_t standinCommAbort(struct ncclComm *handle) {
     if (comm->cpu) result = lrmoeCpuTransport.commAbort(comm->cpu);
   }
   pthread_mutex_unlock(&standinMutex);
-  if (comm) standinGive(comm);
+  if (!comm) return result;
+  if (!standinHostHasStreams()) standinQuiesce(comm);
+  standinGive(comm);
   return result;
 }
 
