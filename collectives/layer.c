@@ -218,6 +218,7 @@ lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
                 "the planner is for %d ranks, the communicator has %d",
                 planner->numRanks, comm->numRanks);
   LRMOE_CHECK(checkConfig(&known));
+  LRMOE_CHECK(lrmoeCommSettle(comm, lrmoeCommNeedBackend(comm)));
   struct lrmoeLayer *made = NULL;
   LRMOE_CHECK(lrmoeCommSettle(comm, LRMOE_ALLOCATE(1, &made)));
   made->comm = comm;

@@ -243,8 +243,8 @@ static lrmoeResult_t checkBuffers(const struct ncclComm *comm,
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t checkCall(struct ncclComm *comm,
-                               const struct lrmoeCall *call) {
+lrmoeResult_t lrmoeGroupCheck(struct ncclComm *comm,
+                              const struct lrmoeCall *call) {
   LRMOE_CHECK(lrmoeCommUsable(comm));
   size_t elementBytes = lrmoeTypeBytes(call->type);
   LRMOE_REQUIRE(elementBytes, "unknown data type %d", (int)call->type);
@@ -263,7 +263,7 @@ lrmoeResult_t lrmoeGroupCall(struct ncclComm *comm,
                              const struct lrmoeCall *call) {
   LRMOE_REQUIRE(comm, "the communicator is NULL");
   LRMOE_CHECK(lrmoeCpuGroupStart());
-  lrmoeResult_t result = checkCall(comm, call);
+  lrmoeResult_t result = lrmoeGroupCheck(comm, call);
   if (result == lrmoeSuccess) {
     result = addCall(comm, call);
     if (result != lrmoeSuccess) lrmoeFailureBreak(comm, result);

@@ -94,9 +94,8 @@ struct claims {
 static int claim(const struct testRank *self) {
   const struct claims *claims = self->user;
   struct ncclComm *comm = NULL;
-  lrmoeResult_t result =
-      lrmoeCpuCommInit(claims->numRanks[self->rank], &self->id,
-                       claims->ranks[self->rank], 1000, &comm);
+  lrmoeResult_t result = CPU->commInit(claims->numRanks[self->rank], &self->id,
+                                       claims->ranks[self->rank], 1000, &comm);
   int isMissed = self->rank == claims->mayMiss && result == lrmoeRemoteError;
   RANK_TRUE(self, result == lrmoeInvalidUsage || isMissed);
   RANK_TRUE(self, testErrorHas(claims->text) || isMissed);
