@@ -1,14 +1,13 @@
 /* One expert instance on many rows, forward and backward: the contract.
  *
- * Rows are processed in tiles, so that the workspace is bounded and no buffer
- * of all pairs times H exists.  With `post` weights the row of g is not
- * multiplied by alpha on the wire; alpha enters at width F (paper Eq. 1: the
- * weight gradient of a pair is (alpha g) phi^T = g (alpha phi)^T). */
+ * Outputs, y and dx, are a row per pair in the layer's type: what is added up
+ * per token is rounded before, as frameworks do it.  With `post` weights the
+ * row of g is not multiplied by alpha on the wire; alpha enters at width F
+ * (paper Eq. 1: the weight gradient of a pair is (alpha g) phi^T =
+ * g (alpha phi)^T). */
 #ifndef LRMOE_KERNELS_EXPERT_H
 #define LRMOE_KERNELS_EXPERT_H
 
-#include "base/alloc.h"
-#include "kernels/gemm.h"
 #include "kernels/rows.h"
 
 struct lrmoeExpertShape {
@@ -19,23 +18,7 @@ struct lrmoeExpertShape {
   lrmoeWeightConvention_t convention;
 };
 
-/* Per layer; the scratch grows to one tile. */
-struct lrmoeExpertContext {
-  struct lrmoeExpertShape shape;
-  const struct lrmoeRowKernels *kernels;
-  const struct lrmoeGemmModule *gemm;
-  lrmoeDataType_t operand;
-  int64_t tileRows;
-  struct lrmoeBuffer scratch;
-};
-
-lrmoeResult_t lrmoeExpertContextInit(const struct lrmoeExpertShape *shape,
-                                     const char *gemm,
-                                     struct lrmoeExpertContext *context);
-void lrmoeExpertContextFree(struct lrmoeExpertContext *context);
-
-/* Bytes of the scratch that a run uses (reserved by the first run). */
-int64_t lrmoeExpertScratchBytes(const struct lrmoeExpertContext *context);
+struct lrmoeExpertContext;
 
 struct lrmoeExpertWeights {
   const void *w1; /* [2F or F, H] */
@@ -51,15 +34,9 @@ struct lrmoeExpertForward {
   const float *alpha; /* [numRows] */
   void *saved;        /* [numRows, 2F or F] out, layer type; NULL: not kept */
   float *phiNorm;     /* [numRows] out */
-  float *y;           /* [*, H]: y[yIndex[i]] += alpha[i] * expert(x[i]) */
-  const int64_t *yIndex;
-  int isUnscaled; /* y gets the experts' outputs, not times alpha */
+  void *y;            /* [numRows, H] out: alpha[i] * expert(x[i]) */
+  int isUnscaled;     /* y is expert(x[i]); with `pre` alpha is in it anyway */
 };
-
-/* Takes dx [rows, H] fp32 and d(alpha) of rows [first, first + rows). */
-typedef lrmoeResult_t (*lrmoeExpertSink)(void *user, int64_t first,
-                                         int64_t rows, const float *dx,
-                                         const float *dAlpha);
 
 struct lrmoeExpertBackward {
   struct lrmoeExpertWeights weights;
@@ -68,8 +45,8 @@ struct lrmoeExpertBackward {
   struct lrmoeRows x;
   struct lrmoeRows saved; /* data NULL: FC1 is computed again from x */
   const float *alpha;
-  lrmoeExpertSink sink;
-  void *user;
+  void *dx;      /* [numRows, H] out */
+  float *dAlpha; /* [numRows] out */
 };
 
 /* d(alpha) alone: <g W2, phi> of rows that backward does not run on. */
@@ -80,12 +57,5 @@ struct lrmoeExpertAlpha {
   struct lrmoeRows saved;
   float *dAlpha; /* [numRows] out */
 };
-
-lrmoeResult_t lrmoeExpertRunAlpha(struct lrmoeExpertContext *context,
-                                  const struct lrmoeExpertAlpha *args);
-lrmoeResult_t lrmoeExpertRunForward(struct lrmoeExpertContext *context,
-                                    const struct lrmoeExpertForward *args);
-lrmoeResult_t lrmoeExpertRunBackward(struct lrmoeExpertContext *context,
-                                     const struct lrmoeExpertBackward *args);
 
 #endif
