@@ -48,10 +48,10 @@ static const struct paramEntry params[lrmoeNumParams] = {
     [lrmoeParamGemm] =
         TEXT("LRMOE_GEMM", "openblas",
              "CPU matrix multiplication: openblas, onednn or reference."),
-    [lrmoeParamGemmPath] =
-        TEXT("LRMOE_GEMM_PATH", "",
-             "Folder of the liblrmoe_gemm_*.so modules; unset: beside "
-             "liblrmoe.so, then the loader's path."),
+    [lrmoeParamModulePath] =
+        TEXT("LRMOE_MODULE_PATH", "",
+             "Folder of the modules liblrmoe_gemm_*.so and liblrmoe_cuda.so; "
+             "unset: beside liblrmoe.so, then the loader's path."),
     [lrmoeParamGemmThreads] =
         NUMBER("LRMOE_GEMM_THREADS", 1, 1, 1024,
                "Threads per rank of the CPU matrix multiplication."),

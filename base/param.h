@@ -16,7 +16,7 @@ enum lrmoeParam {
   lrmoeParamSpins,
   lrmoeParamYields,
   lrmoeParamGemm,
-  lrmoeParamGemmPath,
+  lrmoeParamModulePath,
   lrmoeParamGemmThreads,
   lrmoeParamIsa,
   lrmoeParamGatherRanks,

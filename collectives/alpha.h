@@ -4,9 +4,6 @@
 
 #include "collectives/step.h"
 
-/* Owner, as executor: allRows [local] = place of every pair in wire order. */
-lrmoeResult_t lrmoeAlphaWirePlaces(struct lrmoeStep *step);
-
 /* Owner, as source: y from the rows that came home, each weighed. */
 lrmoeResult_t lrmoeAlphaCombine(struct lrmoeStep *step, void *y);
 
@@ -14,7 +11,8 @@ lrmoeResult_t lrmoeAlphaCombine(struct lrmoeStep *step, void *y);
 lrmoeResult_t lrmoeAlphaOwner(struct lrmoeStep *step, const void *g);
 
 /* Executor: runs on the pairs that backward did not run on here, and gives
- * d(alpha) of all, in wire order, and room for those of this rank's pairs. */
+ * d(alpha) of all, in wire order, and room for those of this rank's pairs;
+ * device pointers. */
 lrmoeResult_t lrmoeAlphaExecutor(struct lrmoeStep *step, float **send,
                                  float **recv);
 

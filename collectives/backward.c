@@ -1,81 +1,31 @@
-/* Expert backward on the handoff, and the place where dx of its rows goes.
- *
- * With a row per (token, rank) the executor adds the dx rows of one token in
- * fp32, instances ascending; with a row per pair each dx is rounded into its
- * place among the rows to be sent. */
+/* Expert backward on the handoff: a row of dx per pair, in the layer's type,
+ * which the way back adds up (return.c). */
 #include "base/config.h"
 #include "collectives/replica.h"
 #include "collectives/step.h"
 
-#include <string.h>
-
-/* Rows of dx that follow each other on the wire are converted in one go. */
-static void putPairs(struct lrmoeStep *step, int64_t first, int64_t rows,
-                     const float *dx) {
+/* Room for dx of all rows, once per backward. */
+static lrmoeResult_t openRows(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
-  const int64_t *at = step->dxRow + first;
-  for (int64_t i = 0; i < rows;) {
-    int64_t end = i + 1;
-    while (end < rows && at[end] == at[end - 1] + 1)
-      end++;
-    const struct lrmoeRows run = {dx + i * layer->hidden, NULL, lrmoeFloat32,
-                                  layer->hidden};
-    layer->experts.kernels->gather(&run, end - i, layer->type,
-                                   (char *)layer->send.data +
-                                       at[i] * layer->rowBytes);
-    i = end;
-  }
-}
-
-/* Where a sink's rows lie in the handoff. */
-struct putTarget {
-  struct lrmoeStep *step;
-  int64_t base;
-};
-
-static lrmoeResult_t putRows(void *user, int64_t first, int64_t rows,
-                             const float *dx, const float *dAlpha) {
-  struct putTarget *target = user;
-  struct lrmoeStep *step = target->step;
-  struct lrmoeLayer *layer = step->layer;
-  int64_t at = target->base + first;
-  if (step->config.wire == lrmoeWireDedup)
-    layer->experts.kernels->addRows(layer->hidden, rows, dx, NULL,
-                                    step->dxRow + at, layer->sums.data);
-  else
-    putPairs(step, at, rows, dx);
-  memcpy(step->dAlpha + at, dAlpha, (size_t)rows * sizeof *dAlpha);
-  step->numPut += rows;
-  return lrmoeSuccess;
-}
-
-/* Room for what the rows are added into, once per backward. */
-static lrmoeResult_t openSums(struct lrmoeStep *step) {
-  struct lrmoeLayer *layer = step->layer;
+  int64_t bytes = step->handoff.numPairs * layer->rowBytes;
   if (step->numPut) return lrmoeSuccess;
-  int64_t numRows = step->handoff.numRows;
-  if (step->config.wire != lrmoeWireDedup) {
-    lrmoeMeterAdd(&step->meter, numRows * layer->rowBytes);
-    return lrmoeSuccess;
-  }
-  size_t bytes = (size_t)(numRows * layer->hidden) * sizeof(float);
-  LRMOE_CHECK(lrmoeBufferReserve(&layer->sums, bytes));
-  if (numRows) memset(layer->sums.data, 0, bytes);
-  lrmoeMeterAdd(&step->meter, (int64_t)bytes);
+  LRMOE_CHECK(lrmoeBlockReserve(layer->backend, (size_t)bytes, step->stream,
+                                &layer->pairRows));
+  lrmoeMeterAdd(&step->meter, bytes);
   return lrmoeSuccess;
 }
 
 /* The rows of one instance that stayed, or those that moved here and whose
  * state is computed again. */
-static lrmoeResult_t runRows(struct lrmoeStep *step, int32_t j, int isMoved) {
-  struct lrmoeLayer *layer = step->layer;
+static struct lrmoeExpertBackward runOf(const struct lrmoeStep *step, int32_t j,
+                                        int isMoved) {
+  const struct lrmoeLayer *layer = step->layer;
   const lrmoeHandoff_t *handoff = &step->handoff;
   int64_t width = lrmoeFc1Width(layer->activation, layer->ffn);
   int64_t split = handoff->offsets[j] + handoff->stayed[j];
   int64_t first = isMoved ? split : handoff->offsets[j];
   int64_t last = isMoved ? handoff->offsets[j + 1] : split;
-  struct putTarget target = {step, first};
-  const struct lrmoeExpertBackward args = {
+  return (struct lrmoeExpertBackward){
       .weights = lrmoeStepWeights(step, j),
       .numRows = last - first,
       .g = {handoff->g, handoff->gRow + first, layer->type, layer->hidden},
@@ -84,21 +34,27 @@ static lrmoeResult_t runRows(struct lrmoeStep *step, int32_t j, int isMoved) {
       .saved = {isMoved ? NULL : step->saved, handoff->fwdRow + first,
                 layer->type, width},
       .alpha = handoff->weights + first,
-      .sink = putRows,
-      .user = &target,
+      .dx = (char *)layer->pairRows.data + first * layer->rowBytes,
+      .dAlpha = step->dAlpha + first,
   };
-  return lrmoeExpertRunBackward(&layer->experts, &args);
 }
 
 static lrmoeResult_t expertBackward(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
-  LRMOE_CHECK(openSums(step));
+  struct lrmoeExpertBackward *runs = NULL;
+  LRMOE_CHECK(openRows(step));
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayRuns, 2 * step->numInstances, &runs));
   for (int32_t j = 0; j < step->numInstances; j++) {
-    LRMOE_CHECK(runRows(step, j, 0));
-    LRMOE_CHECK(runRows(step, j, 1));
+    runs[2 * j] = runOf(step, j, 0);
+    runs[2 * j + 1] = runOf(step, j, 1);
   }
-  lrmoeMeterAdd(&step->meter, lrmoeExpertScratchBytes(&layer->experts));
-  lrmoeMeterAdd(&step->meter, -lrmoeExpertScratchBytes(&layer->experts));
+  LRMOE_RUN(layer->backend, expertBackward, layer->experts,
+            2 * step->numInstances, runs, step->stream);
+  step->numPut = step->handoff.numPairs;
+  int64_t scratch = layer->backend->expertScratchBytes(layer->experts);
+  lrmoeMeterAdd(&step->meter, scratch);
+  lrmoeMeterAdd(&step->meter, -scratch);
   return lrmoeSuccess;
 }
 
@@ -114,6 +70,22 @@ lrmoeResult_t lrmoeExpertBackward(lrmoeStep_t step, lrmoeStream_t stream) {
   LRMOE_CHECK(expertBackward(step));
   step->stats.gemmNs = lrmoeNow() - start;
   step->state = lrmoeStepExecuted;
+  return lrmoeSuccess;
+}
+
+/* Rounds the rows of dx into their places, from handoff row `first` on. */
+static lrmoeResult_t putRows(struct lrmoeStep *step, int64_t first,
+                             const lrmoeHandoffRows_t *put) {
+  struct lrmoeLayer *layer = step->layer;
+  const struct lrmoeGather round = {
+      {put->dx, NULL, lrmoeFloat32, layer->hidden},
+      put->rows,
+      layer->type,
+      (char *)layer->pairRows.data + first * layer->rowBytes};
+  LRMOE_RUN(layer->backend, gather, &round, step->stream);
+  LRMOE_RUN(layer->backend, copy, step->dAlpha + first, put->dWeights,
+            (size_t)put->rows * sizeof(float), lrmoeCopyWithin, step->stream);
+  step->numPut += put->rows;
   return lrmoeSuccess;
 }
 
@@ -135,8 +107,6 @@ lrmoeResult_t lrmoeHandoffPut(lrmoeStep_t step, const lrmoeHandoffRows_t *rows,
                 (long long)put.instance);
   LRMOE_REQUIRE(!put.rows || (put.dx && put.dWeights),
                 "dx or dWeights is NULL");
-  LRMOE_CHECK(openSums(step));
-  if (!put.rows) return lrmoeSuccess;
-  struct putTarget target = {step, base};
-  return putRows(&target, put.first, put.rows, put.dx, put.dWeights);
+  LRMOE_CHECK(openRows(step));
+  return putRows(step, base + put.first, &put);
 }

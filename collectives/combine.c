@@ -1,7 +1,8 @@
 /* Expert forward and combine (round F2).
  *
- * The executor adds alpha * expert(x) of all its pairs of one token in fp32, in
- * instance order; the source adds the ranks' rows in rank order.  |phi| of
+ * The executor adds the rows alpha * expert(x) of all its pairs of one token in
+ * instance order; the source adds the ranks' rows in rank order; sums are fp32
+ * and rounded once.  |phi| of
  * every pair goes home beside the rows: 4 bytes a pair that save the executor
  * from keeping phi, and let the source score alone in backward (paper 3.2). */
 #include "collectives/alpha.h"
@@ -10,43 +11,46 @@
 
 #include <string.h>
 
-static lrmoeResult_t expertForward(struct lrmoeStep *step) {
+/* What the experts keep for backward, and where their rows go. */
+static lrmoeResult_t openForward(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
   int64_t numLocal = step->instanceOffsets[step->numInstances];
-  int64_t numRows = step->recvRowOffsets[layer->comm->numRanks];
   int64_t width = lrmoeFc1Width(layer->activation, layer->ffn);
-  size_t typeBytes = lrmoeTypeBytes(layer->type);
+  int64_t savedBytes = width * (int64_t)lrmoeTypeBytes(layer->type);
   step->saved = NULL;
   if (layer->savedState == lrmoeSavedFull)
-    LRMOE_CHECK(lrmoeStepReserve(step, lrmoeArraySaved, numLocal,
-                                 (size_t)width * typeBytes, &step->saved));
-  LRMOE_CHECK(
-      LRMOE_RESERVE(step, lrmoeArrayPhiLocal, numLocal, &step->phiLocal));
-  int isOwner = layer->routerGrad == lrmoeRouterGradOwner;
-  if (isOwner) {
-    LRMOE_CHECK(lrmoeAlphaWirePlaces(step));
-    numRows = numLocal; /* a row per pair */
-  }
-  size_t sumBytes = (size_t)(numRows * layer->hidden) * sizeof(float);
-  LRMOE_CHECK(lrmoeBufferReserve(&layer->sums, sumBytes));
-  if (numRows) memset(layer->sums.data, 0, sumBytes);
+    LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockSaved,
+                                      numLocal * savedBytes, &step->saved));
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockPhiLocal,
+                                    numLocal * (int64_t)sizeof(float),
+                                    &step->phiLocal));
+  return lrmoeBlockReserve(layer->backend, (size_t)(numLocal * layer->rowBytes),
+                           step->stream, &layer->pairRows);
+}
+
+static lrmoeResult_t expertForward(struct lrmoeStep *step) {
+  struct lrmoeLayer *layer = step->layer;
+  int64_t width = lrmoeFc1Width(layer->activation, layer->ffn);
+  int64_t savedBytes = width * (int64_t)lrmoeTypeBytes(layer->type);
+  struct lrmoeExpertForward *runs = NULL;
+  LRMOE_CHECK(openForward(step));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRuns, step->numInstances, &runs));
   for (int32_t j = 0; j < step->numInstances; j++) {
     int64_t first = step->instanceOffsets[j];
-    const struct lrmoeExpertForward args = {
+    runs[j] = (struct lrmoeExpertForward){
         .weights = lrmoeStepWeights(step, j),
         .numRows = step->instanceOffsets[j + 1] - first,
-        .x = {step->xRows, step->xRow + first, layer->type, layer->hidden},
-        .alpha = step->alpha + first,
-        .saved = step->saved
-                     ? (char *)step->saved + (size_t)(first * width) * typeBytes
-                     : NULL,
+        .x = {step->xRows, step->device.xRow + first, layer->type,
+              layer->hidden},
+        .alpha = step->device.alpha + first,
+        .saved = step->saved ? (char *)step->saved + first * savedBytes : NULL,
         .phiNorm = step->phiLocal + first,
-        .y = layer->sums.data,
-        .yIndex = (isOwner ? step->allRows : step->xRow) + first,
-        .isUnscaled = isOwner,
+        .y = (char *)layer->pairRows.data + first * layer->rowBytes,
+        .isUnscaled = layer->routerGrad == lrmoeRouterGradOwner,
     };
-    LRMOE_CHECK(lrmoeExpertRunForward(&layer->experts, &args));
   }
+  LRMOE_RUN(layer->backend, expertForward, layer->experts, step->numInstances,
+            runs, step->stream);
   return lrmoeSuccess;
 }
 
@@ -63,74 +67,77 @@ lrmoeResult_t lrmoeExpertForward(lrmoeStep_t step, lrmoeStream_t stream) {
   return lrmoeSuccess;
 }
 
-/* |phi| from local into wire order, home, and into sorted order. */
-static lrmoeResult_t reserveNorms(struct lrmoeStep *step, float **send,
-                                  float **recv) {
-  int numRanks = step->layer->comm->numRanks;
-  int64_t numLocal = step->recvOffsets[numRanks];
-  LRMOE_CHECK(
-      LRMOE_RESERVE(step, lrmoeArrayScratch2, numLocal + step->numPairs, send));
+/* |phi| into wire order, and room for those that come home. */
+static lrmoeResult_t packNorms(struct lrmoeStep *step, float **send,
+                               float **recv) {
+  int64_t numLocal = step->recvOffsets[step->plan->numRanks];
+  int64_t bytes = (numLocal + step->numPairs) * (int64_t)sizeof(float);
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockWords, bytes, send));
   *recv = *send + numLocal;
-  lrmoeRouteToWire(step, step->phiLocal, *send);
+  LRMOE_RUN(step->layer->backend, gatherWords, numLocal,
+            step->device.wirePlaces, step->phiLocal, *send, step->stream);
   return lrmoeSuccess;
 }
 
-static void takeNorms(struct lrmoeStep *step, const float *norms) {
-  for (int64_t i = 0; i < step->numPairs; i++)
-    step->phiSorted[step->wire[i]] = norms[i];
+/* What came home, into sorted order. */
+static lrmoeResult_t takeNorms(struct lrmoeStep *step, const float *norms) {
+  int64_t bytes = step->numPairs * (int64_t)sizeof(float);
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockPhiSorted, bytes,
+                                    &step->phiSorted));
+  LRMOE_RUN(step->layer->backend, scatterWords, step->numPairs,
+            step->device.wire, norms, step->phiSorted, step->stream);
+  return lrmoeSuccess;
+}
+
+/* Sends numRows' rows, laid out in `send` by recvOffsets, and the norms home. */
+static lrmoeResult_t sendHome(struct lrmoeStep *step,
+                              const int64_t *recvOffsets,
+                              const int64_t *sendOffsets, void *back) {
+  struct lrmoeLayer *layer = step->layer;
+  float *normsSent = NULL;
+  float *norms = NULL;
+  LRMOE_CHECK(packNorms(step, &normsSent, &norms));
+  const struct lrmoeExchange exchanges[] = {
+      {layer->send.data, recvOffsets, back, sendOffsets, layer->rowBytes, 0},
+      {normsSent, step->recvOffsets, norms, step->sendOffsets, sizeof(float),
+       0}};
+  LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, 2, step->stream, NULL));
+  return takeNorms(step, norms);
 }
 
 /* A row per pair, which the source weighs, adds and keeps. */
 static lrmoeResult_t combinePairs(struct lrmoeStep *step, void *y) {
   struct lrmoeLayer *layer = step->layer;
-  float *normsSent = NULL;
-  float *norms = NULL;
-  LRMOE_CHECK(reserveNorms(step, &normsSent, &norms));
-  LRMOE_CHECK(lrmoeStepReserve(step, lrmoeArrayOwnerRows, step->numPairs,
-                               (size_t)layer->rowBytes, &step->ownerRows));
-  const struct lrmoeRows sums = {layer->sums.data, NULL, lrmoeFloat32,
-                                 layer->hidden};
-  layer->experts.kernels->gather(&sums,
-                                 step->recvOffsets[layer->comm->numRanks],
-                                 layer->type, layer->send.data);
-  const struct lrmoeExchange exchanges[] = {
-      {layer->send.data, step->recvOffsets, step->ownerRows, step->sendOffsets,
-       layer->rowBytes, 0},
-      {normsSent, step->recvOffsets, norms, step->sendOffsets, sizeof(float),
-       0}};
-  LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, 2, NULL));
-  takeNorms(step, norms);
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockOwnerRows,
+                                    step->numPairs * layer->rowBytes,
+                                    &step->ownerRows));
+  const struct lrmoeGather pack = {{layer->pairRows.data,
+                                    step->device.wirePlaces, layer->type,
+                                    layer->hidden},
+                                   step->recvOffsets[step->plan->numRanks],
+                                   layer->type,
+                                   layer->send.data};
+  LRMOE_RUN(layer->backend, gather, &pack, step->stream);
+  LRMOE_CHECK(
+      sendHome(step, step->recvOffsets, step->sendOffsets, step->ownerRows));
   return lrmoeAlphaCombine(step, y);
 }
 
 /* A row per (token, rank), which the source adds. */
 static lrmoeResult_t combine(struct lrmoeStep *step, void *y) {
   struct lrmoeLayer *layer = step->layer;
-  int numRanks = layer->comm->numRanks;
-  int64_t numSent = step->rowOffsets[numRanks];
-  float *normsSent = NULL;
-  float *norms = NULL;
-  LRMOE_CHECK(reserveNorms(step, &normsSent, &norms));
-  int64_t *offsets = NULL; /* [T + 1], then the list */
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch,
-                            step->numTokens + 1 + numSent, &offsets));
-  const struct lrmoeRows sums = {layer->sums.data, NULL, lrmoeFloat32,
-                                 layer->hidden};
-  layer->experts.kernels->gather(&sums, step->recvRowOffsets[numRanks],
-                                 layer->type, layer->send.data);
-  const struct lrmoeExchange exchanges[] = {
-      {layer->send.data, step->recvRowOffsets, layer->back.data,
-       step->rowOffsets, layer->rowBytes, 0},
-      {normsSent, step->recvOffsets, norms, step->sendOffsets, sizeof(float),
-       0}};
-  LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, 2, NULL));
-  takeNorms(step, norms);
-  int64_t *list = offsets + step->numTokens + 1;
-  lrmoeRouteInvert(numSent, step->rowTokens, step->numTokens, offsets, list);
-  const struct lrmoeRows back = {layer->back.data, NULL, layer->type,
-                                 layer->hidden};
-  layer->experts.kernels->gatherSum(&back, step->numTokens, offsets, list, y);
-  return lrmoeSuccess;
+  int32_t numRanks = step->plan->numRanks;
+  const struct lrmoeSumLists executor = {
+      lrmoeArrayRowLists, step->instanceOffsets[step->numInstances], step->xRow,
+      step->recvRowOffsets[numRanks]};
+  const struct lrmoeSumLists source = {lrmoeArrayTokenLists,
+                                       step->rowOffsets[numRanks],
+                                       step->rowTokens, step->numTokens};
+  LRMOE_CHECK(lrmoeSumRows(step, &executor, layer->pairRows.data, NULL,
+                           layer->send.data));
+  LRMOE_CHECK(
+      sendHome(step, step->recvRowOffsets, step->rowOffsets, layer->back.data));
+  return lrmoeSumRows(step, &source, layer->back.data, NULL, y);
 }
 
 lrmoeResult_t lrmoeCombine(lrmoeStep_t step, void *y, lrmoeStream_t stream) {

@@ -24,6 +24,7 @@ static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
   lrmoeResult_t result = LRMOE_ALLOCATE(1, &made);
   if (result == lrmoeSuccess) {
     made->transport = transport;
+    made->backend = &lrmoeCpuBackend;
     made->nccl = nccl;
     result = transport->commCount(nccl, &made->numRanks);
   }
@@ -112,6 +113,8 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm) {
                       "the communicator still has %d layer(s)",
                       comm->numLayers);
   lrmoeResult_t result = comm->transport->commDestroy(comm->nccl);
+  lrmoeTwinFree(comm->backend, &comm->hostOut);
+  lrmoeTwinFree(comm->backend, &comm->hostIn);
   lrmoeFree(comm->targets);
   lrmoeFree(comm);
   return result;
@@ -166,49 +169,4 @@ lrmoeResult_t lrmoeWindowPeerPointer(lrmoeWindow_t window, int peer,
     return LRMOE_FAIL(lrmoeUnsupported, "%s has no peer pointers",
                       transport->name);
   return transport->getPeerPointer(window->nccl, 0, peer, pointer);
-}
-
-/* What goes to one rank, and what comes from one. */
-static lrmoeResult_t sendUnits(struct lrmoeComm *comm,
-                               const struct lrmoeExchange *x, int to,
-                               int64_t *bytesSent) {
-  int64_t first = x->sendOffsets ? x->sendOffsets[to] : 0;
-  int64_t units = x->sendOffsets ? x->sendOffsets[to + 1] - first : x->numSame;
-  if (to != comm->rank) *bytesSent += units * x->unitBytes;
-  return comm->transport->send((const char *)x->send + first * x->unitBytes,
-                               (size_t)(units * x->unitBytes), lrmoeUint8, to,
-                               comm->nccl, NULL);
-}
-
-static lrmoeResult_t recvUnits(struct lrmoeComm *comm,
-                               const struct lrmoeExchange *x, int from) {
-  int64_t first = x->recvOffsets[from];
-  int64_t units = x->recvOffsets[from + 1] - first;
-  return comm->transport->recv((char *)x->recv + first * x->unitBytes,
-                               (size_t)(units * x->unitBytes), lrmoeUint8, from,
-                               comm->nccl, NULL);
-}
-
-static lrmoeResult_t postExchange(struct lrmoeComm *comm,
-                                  const struct lrmoeExchange *x,
-                                  int64_t *bytesSent) {
-  for (int step = 0; step < comm->numRanks; step++) {
-    LRMOE_CHECK(sendUnits(comm, x, comm->targets[step], bytesSent));
-    LRMOE_CHECK(recvUnits(comm, x, comm->sources[step]));
-  }
-  return lrmoeSuccess;
-}
-
-lrmoeResult_t lrmoeExchangeRun(struct lrmoeComm *comm,
-                               const struct lrmoeExchange *exchanges,
-                               int numExchanges, int64_t *bytesSent) {
-  LRMOE_CHECK(comm->transport->groupStart());
-  lrmoeResult_t result = lrmoeSuccess;
-  int64_t sent = 0;
-  for (int i = 0; i < numExchanges && result == lrmoeSuccess; i++)
-    result = postExchange(comm, &exchanges[i], &sent);
-  lrmoeResult_t ended = comm->transport->groupEnd();
-  if (result == lrmoeSuccess) result = ended;
-  if (result == lrmoeSuccess && bytesSent) *bytesSent += sent;
-  return result;
 }

@@ -2,11 +2,12 @@
 #ifndef LRMOE_COLLECTIVES_COMM_H
 #define LRMOE_COLLECTIVES_COMM_H
 
-#include "base/result.h"
+#include "collectives/memory.h"
 #include "collectives/transport.h"
 
 struct lrmoeComm {
   const struct lrmoeTransport *transport;
+  const struct lrmoeBackend *backend; /* of the memory that it transports */
   struct ncclComm *nccl;
   int rank;
   int numRanks;
@@ -15,6 +16,8 @@ struct lrmoeComm {
    * of an all-to-all; one allocation. */
   int32_t *targets;
   int32_t *sources;
+  struct lrmoeTwin hostOut; /* messages between hosts, on a device backend */
+  struct lrmoeTwin hostIn;
 };
 
 struct lrmoeWindow {
@@ -40,10 +43,22 @@ struct lrmoeExchange {
   int64_t numSame;
 };
 
-/* Runs the exchanges in one group and adds the bytes that left this rank for
- * others to *bytesSent. */
+/* Runs the exchanges in one group, ordered by the stream, and adds the bytes
+ * that left this rank for others to *bytesSent. */
 lrmoeResult_t lrmoeExchangeRun(struct lrmoeComm *comm,
                                const struct lrmoeExchange *exchanges,
-                               int numExchanges, int64_t *bytesSent);
+                               int numExchanges, lrmoeStream_t stream,
+                               int64_t *bytesSent);
+
+/* An exchange of host memory, done when it returns: on a device backend the
+ * host waits for the stream. */
+lrmoeResult_t lrmoeExchangeHost(struct lrmoeComm *comm,
+                                const struct lrmoeExchange *exchange,
+                                lrmoeStream_t stream, int64_t *bytesSent);
+
+/* The same for an all-gather: rank r's bytes land at all + r * bytes. */
+lrmoeResult_t lrmoeAllGatherHost(struct lrmoeComm *comm, const void *mine,
+                                 void *all, int64_t bytes,
+                                 lrmoeStream_t stream);
 
 #endif

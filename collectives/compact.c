@@ -21,61 +21,94 @@ static lrmoeResult_t packX(struct lrmoeStep *step, const void *x,
   struct lrmoeLayer *layer = step->layer;
   int64_t numSent = step->xOffsets[step->plan->numRanks];
   int64_t numReceived = step->xRecvOffsets[step->plan->numRanks];
-  LRMOE_CHECK(lrmoeBufferReserve(&layer->movedX,
-                                 (size_t)(numReceived * layer->rowBytes) + 1));
-  const struct lrmoeRows rows = {x, step->xTokens, layer->type, layer->hidden};
-  layer->experts.kernels->gather(&rows, numSent, layer->type,
-                                 (char *)layer->send.data +
-                                     first * layer->rowBytes);
+  int64_t *tokens = NULL;
+  LRMOE_CHECK(lrmoeBlockReserve(layer->backend,
+                                (size_t)(numReceived * layer->rowBytes),
+                                step->stream, &layer->movedX));
+  LRMOE_CHECK(
+      LRMOE_UPLOAD(step, lrmoeArrayXTokens, numSent, step->xTokens, &tokens));
+  const struct lrmoeGather pack = {{x, tokens, layer->type, layer->hidden},
+                                   numSent,
+                                   layer->type,
+                                   (char *)layer->send.data +
+                                       first * layer->rowBytes};
+  LRMOE_RUN(layer->backend, gather, &pack, step->stream);
   lrmoeMeterAdd(&step->meter, (numSent + numReceived) * layer->rowBytes);
   step->handoff.movedX = layer->movedX.data;
   return lrmoeSuccess;
 }
 
-/* Alphas of pairs that come with x: room for those sent, then those received.
- */
+/* Alphas of pairs that come with x: those sent, and room for those received. */
 static lrmoeResult_t packAlpha(struct lrmoeStep *step, float **send,
                                float **recv) {
   int32_t numRanks = step->plan->numRanks;
   int64_t numSent = step->alphaOffsets[numRanks];
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayMovedAlpha,
-                            numSent + step->alphaRecvOffsets[numRanks], send));
+  int64_t numReceived = step->alphaRecvOffsets[numRanks];
+  int64_t *places = NULL;
+  int64_t *device = NULL;
+  LRMOE_CHECK(lrmoeStepReserveBlock(
+      step, lrmoeBlockWords, (numSent + numReceived) * (int64_t)sizeof(float),
+      send));
   *recv = *send + numSent;
-  float *at = *send;
-  for (int32_t d = 0; d < numRanks; d++) {
-    int64_t numMoved = step->alphaOffsets[d + 1] - step->alphaOffsets[d];
-    for (int64_t i = step->keptOffsets[d];
-         i < step->keptOffsets[d + 1] && numMoved; i++) {
-      int64_t sorted = step->keptWire[i];
-      if (lrmoeCompactComesWithX(step, step->sorted[sorted]))
-        *at++ = step->sortedWeights[sorted];
-    }
-  }
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut, numSent, &places));
+  int64_t count = 0;
+  for (int64_t i = 0; i < step->keptOffsets[numRanks] && numSent; i++)
+    if (lrmoeCompactComesWithX(step, step->sorted[step->keptWire[i]]))
+      places[count++] = step->keptWire[i];
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, count, places, &device));
+  LRMOE_RUN(step->layer->backend, gatherWords, count, device,
+            step->device.sortedWeights, *send, step->stream);
   return lrmoeSuccess;
 }
 
-/* Puts the alphas that came into the handoff. */
-static void placeAlpha(struct lrmoeStep *step, const float *recv) {
+/* Puts the alphas that came, by (source, instance), into the handoff. */
+static lrmoeResult_t placeAlpha(struct lrmoeStep *step, const float *recv,
+                                float *weights) {
   int64_t numRanks = step->plan->numRanks;
-  float *weights = step->arrays[lrmoeArrayHandoffWeights].data;
-  for (int64_t s = 0; s < numRanks; s++) {
+  int64_t *places = NULL;
+  int64_t *device = NULL;
+  int64_t count = 0;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsIn,
+                            step->alphaRecvOffsets[numRanks], &places));
+  for (int64_t s = 0; s < numRanks; s++)
     for (int64_t j = 0; j < step->numInstances; j++) {
       const int64_t *list = &step->keptSegments[(2 * j + 1) * numRanks + s];
-      memcpy(weights + list[0], recv,
-             (size_t)(list[1] - list[0]) * sizeof *recv);
-      recv += list[1] - list[0];
+      for (int64_t row = list[0]; row < list[1]; row++)
+        places[count++] = row;
     }
-  }
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsIn, count, places, &device));
+  LRMOE_RUN(step->layer->backend, scatterWords, count, device, recv, weights,
+            step->stream);
+  return lrmoeSuccess;
+}
+
+/* The handoff as the backend sees it; alphas of moved pairs come later. */
+static lrmoeResult_t uploadHandoff(struct lrmoeStep *step, float **weights) {
+  lrmoeHandoff_t *handoff = &step->handoff;
+  int64_t numKept = handoff->numPairs;
+  int64_t *rows = NULL;
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayHandoffRows, 3 * numKept,
+                           step->fwdRow, &rows));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayHandoffWeights, numKept,
+                           step->backWeights, weights));
+  LRMOE_CHECK(lrmoeStepReserveBlock(
+      step, lrmoeBlockDAlpha, numKept * (int64_t)sizeof(float), &step->dAlpha));
+  handoff->fwdRow = rows;
+  handoff->gRow = rows + numKept;
+  handoff->xRow = rows + 2 * numKept;
+  handoff->weights = *weights;
+  return lrmoeSuccess;
 }
 
 /* The exchange of B2: what `first` says (rows of g, or counts), rows of x and
- * alphas, in one group. */
+ * alphas, in one group; the handoff is whole then. */
 static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
                                   int64_t xFirst,
                                   const struct lrmoeExchange *first) {
   struct lrmoeLayer *layer = step->layer;
   float *sent = NULL;
   float *received = NULL;
+  float *weights = NULL;
   LRMOE_CHECK(packX(step, x, xFirst));
   LRMOE_CHECK(packAlpha(step, &sent, &received));
   const struct lrmoeExchange exchanges[] = {
@@ -84,9 +117,10 @@ static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
        layer->movedX.data, step->xRecvOffsets, layer->rowBytes, 0},
       {sent, step->alphaOffsets, received, step->alphaRecvOffsets,
        sizeof(float), 0}};
-  LRMOE_CHECK(
-      lrmoeExchangeRun(layer->comm, exchanges, 3, &step->stats.rowBytes));
-  placeAlpha(step, received);
+  LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, 3, step->stream,
+                               &step->stats.rowBytes));
+  LRMOE_CHECK(uploadHandoff(step, &weights));
+  LRMOE_CHECK(placeAlpha(step, received, weights));
   lrmoeMeterAdd(&step->meter,
                 -step->xOffsets[step->plan->numRanks] * layer->rowBytes);
   return lrmoeSuccess;
@@ -103,14 +137,30 @@ static lrmoeResult_t checkRows(const struct lrmoeStep *step, const void *x,
   return lrmoeSuccess;
 }
 
+/* Packs rows of g, [first, first + numRows) of those that this rank sends. */
+static lrmoeResult_t packG(struct lrmoeStep *step, const void *g,
+                           const int64_t *tokens, int64_t numRows, void *to) {
+  struct lrmoeLayer *layer = step->layer;
+  const struct lrmoeGather pack = {
+      {g, tokens, layer->type, layer->hidden}, numRows, layer->type, to};
+  LRMOE_RUN(layer->backend, gather, &pack, step->stream);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t uploadTokens(struct lrmoeStep *step, int64_t **tokens) {
+  return LRMOE_UPLOAD(step, lrmoeArrayPackTokens,
+                      step->backOffsets[step->plan->numRanks], step->packTokens,
+                      tokens);
+}
+
 static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
                                 const void *g) {
   struct lrmoeLayer *layer = step->layer;
+  int64_t *tokens = NULL;
   LRMOE_CHECK(lrmoeCompactRoute(step));
   int64_t numRows = step->backOffsets[step->plan->numRanks];
-  const struct lrmoeRows rows = {g, step->packTokens, layer->type,
-                                 layer->hidden};
-  layer->experts.kernels->gather(&rows, numRows, layer->type, layer->send.data);
+  LRMOE_CHECK(uploadTokens(step, &tokens));
+  LRMOE_CHECK(packG(step, g, tokens, numRows, layer->send.data));
   lrmoeMeterAdd(&step->meter,
                 (numRows + step->handoff.numRows) * layer->rowBytes);
   const struct lrmoeExchange exchange = {
@@ -122,34 +172,33 @@ static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
   return lrmoeSuccess;
 }
 
-static void pushG(struct lrmoeStep *step, const void *g) {
+static lrmoeResult_t pushG(struct lrmoeStep *step, const void *g) {
   struct lrmoeLayer *layer = step->layer;
   struct lrmoeComm *comm = layer->comm;
   int64_t stride = lrmoeWindowStride(&layer->recv, comm->numRanks);
+  int64_t *tokens = NULL;
+  LRMOE_CHECK(uploadTokens(step, &tokens));
   for (int i = 0; i < comm->numRanks; i++) {
     int d = comm->targets[i];
     int64_t first = step->backOffsets[d];
     int64_t numRows = step->backOffsets[d + 1] - first;
-    const struct lrmoeRows rows = {g, step->packTokens + first, layer->type,
-                                   layer->hidden};
-    layer->experts.kernels->gather(&rows, numRows, layer->type,
-                                   (char *)layer->recv.peers[d] +
-                                       comm->rank * stride * layer->rowBytes);
+    LRMOE_CHECK(packG(step, g, tokens + first, numRows,
+                      (char *)layer->recv.peers[d] +
+                          comm->rank * stride * layer->rowBytes));
     if (d != comm->rank) step->stats.rowBytes += numRows * layer->rowBytes;
   }
+  return lrmoeSuccess;
 }
 
 /* From one sequence of rows to a stretch per source. */
 static void spreadRows(struct lrmoeStep *step) {
   int64_t numRanks = step->plan->numRanks;
   int64_t stride = lrmoeWindowStride(&step->layer->recv, (int)numRanks);
-  int64_t *gRow = (int64_t *)step->arrays[lrmoeArrayHandoffRows].data +
-                  step->handoff.numPairs;
   for (int64_t list = 0; list < 2 * numRanks * step->numInstances; list++) {
     int64_t s = list % numRanks;
     for (int64_t i = step->keptSegments[list]; i < step->keptSegments[list + 1];
          i++)
-      gRow[i] += s * stride - step->backRecvOffsets[s];
+      step->gRow[i] += s * stride - step->backRecvOffsets[s];
   }
   if (step->layer->routerGrad != lrmoeRouterGradExecutor) return;
   for (int64_t i = 0; i < numRanks * step->numInstances; i++) {
@@ -160,31 +209,38 @@ static void spreadRows(struct lrmoeStep *step) {
   }
 }
 
+/* Rows that each rank has written here, against what this rank expects. */
+static lrmoeResult_t checkCounts(const struct lrmoeStep *step,
+                                 const int64_t *counts) {
+  for (int r = 0; r < step->plan->numRanks; r++) {
+    int64_t expected = step->backRecvOffsets[r + 1] - step->backRecvOffsets[r];
+    if (counts[r] != expected)
+      return LRMOE_FAIL(lrmoeInvalidUsage,
+                        "rank %d wrote %lld rows, %lld were expected", r,
+                        (long long)counts[r], (long long)expected);
+  }
+  return lrmoeSuccess;
+}
+
 static lrmoeResult_t sendFused(struct lrmoeStep *step, const void *x,
                                const void *g) {
   struct lrmoeLayer *layer = step->layer;
-  int numRanks = layer->comm->numRanks;
+  int64_t numRanks = layer->comm->numRanks;
   LRMOE_CHECK(lrmoeCompactRoute(step));
-  pushG(step, g);
+  LRMOE_CHECK(pushG(step, g));
   int64_t *counts = NULL; /* sent [G], received [G], 0 .. G */
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch2, 3 * (int64_t)numRanks + 1,
-                            &counts));
-  int64_t *each = counts + 2 * (int64_t)numRanks;
-  for (int r = 0; r <= numRanks; r++)
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayScratch2, 3 * numRanks + 1, &counts));
+  int64_t *each = counts + 2 * numRanks;
+  for (int64_t r = 0; r <= numRanks; r++)
     each[r] = r;
-  for (int r = 0; r < numRanks; r++)
+  for (int64_t r = 0; r < numRanks; r++)
     counts[r] = step->backOffsets[r + 1] - step->backOffsets[r];
+  spreadRows(step);
   const struct lrmoeExchange exchange = {
       counts, each, counts + numRanks, each, sizeof *counts, 0};
   LRMOE_CHECK(exchangeRows(step, x, 0, &exchange));
-  for (int r = 0; r < numRanks; r++) {
-    int64_t expected = step->backRecvOffsets[r + 1] - step->backRecvOffsets[r];
-    if (counts[numRanks + r] != expected)
-      return LRMOE_FAIL(lrmoeInvalidUsage,
-                        "rank %d wrote %lld rows, %lld were expected", r,
-                        (long long)counts[numRanks + r], (long long)expected);
-  }
-  spreadRows(step);
+  LRMOE_CHECK(checkCounts(step, counts + numRanks));
   lrmoeMeterAdd(&step->meter, step->handoff.numRows * layer->rowBytes);
   step->handoff.g = layer->recv.data;
   step->isFused = 1;

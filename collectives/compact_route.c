@@ -210,16 +210,7 @@ static lrmoeResult_t layOutHandoff(struct lrmoeStep *step) {
   return lrmoeSuccess;
 }
 
-/* The handoff's arrays, which the public struct shows read-only. */
-struct handoffRows {
-  int64_t *fwdRow;
-  int64_t *gRow;
-  int64_t *xRow;
-  float *weights;
-};
-
-static lrmoeResult_t reserveHandoff(struct lrmoeStep *step,
-                                    struct handoffRows *rows) {
+static lrmoeResult_t reserveHandoff(struct lrmoeStep *step) {
   lrmoeHandoff_t *handoff = &step->handoff;
   int64_t numKept = handoff->numPairs;
   int64_t *stayed = NULL;
@@ -229,13 +220,12 @@ static lrmoeResult_t reserveHandoff(struct lrmoeStep *step,
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffExperts, step->numInstances,
                             &experts));
   LRMOE_CHECK(
-      LRMOE_RESERVE(step, lrmoeArrayHandoffRows, 4 * numKept, &rows->fwdRow));
-  LRMOE_CHECK(
-      LRMOE_RESERVE(step, lrmoeArrayHandoffWeights, numKept, &rows->weights));
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayDAlpha, numKept, &step->dAlpha));
-  rows->gRow = rows->fwdRow + numKept;
-  rows->xRow = rows->fwdRow + 2 * numKept;
-  step->dxRow = rows->fwdRow + 3 * numKept;
+      LRMOE_RESERVE(step, lrmoeArrayHandoffRows, 4 * numKept, &step->fwdRow));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffWeights, numKept,
+                            &step->backWeights));
+  step->gRow = step->fwdRow + numKept;
+  step->backXRow = step->fwdRow + 2 * numKept;
+  step->dxRow = step->fwdRow + 3 * numKept;
   for (int32_t j = 0; j < step->numInstances; j++) {
     int64_t moved = ((int64_t)j * 2 + 1) * step->plan->numRanks;
     stayed[j] = step->keptSegments[moved] - handoff->offsets[j];
@@ -243,10 +233,6 @@ static lrmoeResult_t reserveHandoff(struct lrmoeStep *step,
   }
   handoff->stayed = stayed;
   handoff->experts = experts;
-  handoff->weights = rows->weights;
-  handoff->fwdRow = rows->fwdRow;
-  handoff->gRow = rows->gRow;
-  handoff->xRow = rows->xRow;
   handoff->x = step->xRows;
   lrmoeMeterAdd(&step->meter,
                 numKept * (int64_t)(4 * sizeof(int64_t) + 2 * sizeof(float)));
@@ -255,8 +241,7 @@ static lrmoeResult_t reserveHandoff(struct lrmoeStep *step,
 
 /* Fills fwdRow and weights of one list, and leaves the token of each row in
  * gRow; alphas of moved pairs come later. */
-static void fillList(struct lrmoeStep *step, const struct pairList *list,
-                     const struct handoffRows *rows) {
+static void fillList(struct lrmoeStep *step, const struct pairList *list) {
   int64_t numRanks = step->plan->numRanks;
   int64_t row =
       step->keptSegments[((int64_t)list->instance * 2 + list->isMoved) *
@@ -267,9 +252,9 @@ static void fillList(struct lrmoeStep *step, const struct pairList *list,
     int64_t moved =
         step->movedOffsets[list->instance * numRanks + list->source];
     for (; row < end; row++) {
-      rows->fwdRow[row] = -1;
-      rows->weights[row] = 0;
-      rows->gRow[row] = step->movedTokens[moved++];
+      step->fwdRow[row] = -1;
+      step->backWeights[row] = 0;
+      step->gRow[row] = step->movedTokens[moved++];
     }
     return;
   }
@@ -278,10 +263,10 @@ static void fillList(struct lrmoeStep *step, const struct pairList *list,
                   .local;
   for (; row < end; p++) {
     if (!isListed(step, p)) continue;
-    rows->fwdRow[row] = p;
-    rows->weights[row] = step->alpha[p];
-    rows->xRow[row] = step->xRow[p];
-    rows->gRow[row++] = step->pairToken[p];
+    step->fwdRow[row] = p;
+    step->backWeights[row] = step->alpha[p];
+    step->backXRow[row] = step->xRow[p];
+    step->gRow[row++] = step->pairToken[p];
   }
 }
 
@@ -322,8 +307,7 @@ static void rowsOfAll(struct lrmoeStep *step, int32_t s, const int64_t *marks) {
 
 /* From tokens to rows of g and of x for the lists of one source; marks has
  * room for two times maxTokens. */
-static void numberSource(struct lrmoeStep *step, int32_t s,
-                         const struct handoffRows *rows, int64_t *marks) {
+static void numberSource(struct lrmoeStep *step, int32_t s, int64_t *marks) {
   int64_t numRanks = step->plan->numRanks;
   int64_t maxTokens = step->layer->maxTokens;
   int isDedup = step->config.wire == lrmoeWireDedup;
@@ -336,8 +320,8 @@ static void numberSource(struct lrmoeStep *step, int32_t s,
   for (int64_t l = s; l < 2 * numRanks * step->numInstances; l += numRanks) {
     listRange(step, l, &first, &last);
     for (int64_t i = first; i < last; i++) {
-      marks[rows->gRow[i]] = 0;
-      if (rows->fwdRow[i] < 0) xMarks[rows->gRow[i]] = 0;
+      marks[step->gRow[i]] = 0;
+      if (step->fwdRow[i] < 0) xMarks[step->gRow[i]] = 0;
     }
   }
   markAll(step, s, marks);
@@ -348,10 +332,10 @@ static void numberSource(struct lrmoeStep *step, int32_t s,
   for (int64_t l = s; l < 2 * numRanks * step->numInstances; l += numRanks) {
     listRange(step, l, &first, &last);
     for (int64_t i = first; i < last; i++) {
-      int64_t token = rows->gRow[i];
-      if (rows->fwdRow[i] < 0) rows->xRow[i] = xMarks[token];
-      rows->gRow[i] = isDedup ? marks[token] : wireRow++;
-      step->dxRow[i] = rows->gRow[i];
+      int64_t token = step->gRow[i];
+      if (step->fwdRow[i] < 0) step->backXRow[i] = xMarks[token];
+      step->gRow[i] = isDedup ? marks[token] : wireRow++;
+      step->dxRow[i] = step->gRow[i];
     }
   }
   if (!isDedup) step->backRecvOffsets[s + 1] = wireRow;
@@ -360,14 +344,13 @@ static void numberSource(struct lrmoeStep *step, int32_t s,
 
 static lrmoeResult_t routeExecutor(struct lrmoeStep *step) {
   int32_t numRanks = step->plan->numRanks;
-  struct handoffRows rows;
   int64_t *marks = NULL;
   LRMOE_CHECK(layOutHandoff(step));
   if (step->layer->routerGrad == lrmoeRouterGradExecutor)
     LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayAllRows,
                               step->instanceOffsets[step->numInstances],
                               &step->allRows));
-  LRMOE_CHECK(reserveHandoff(step, &rows));
+  LRMOE_CHECK(reserveHandoff(step));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch, 2 * step->layer->maxTokens,
                             &marks));
   lrmoeMeterAdd(&step->meter,
@@ -376,10 +359,10 @@ static lrmoeResult_t routeExecutor(struct lrmoeStep *step) {
   step->xRecvOffsets[0] = 0;
   for (int32_t s = 0; s < numRanks; s++) {
     for (int32_t j = 0; j < step->numInstances; j++) {
-      fillList(step, &(struct pairList){j, s, 0}, &rows);
-      fillList(step, &(struct pairList){j, s, 1}, &rows);
+      fillList(step, &(struct pairList){j, s, 0});
+      fillList(step, &(struct pairList){j, s, 1});
     }
-    numberSource(step, s, &rows, marks);
+    numberSource(step, s, marks);
   }
   step->handoff.numRows = step->backRecvOffsets[numRanks];
   return lrmoeSuccess;

@@ -144,7 +144,7 @@ static lrmoeResult_t exchangeMeta(struct lrmoeStep *step) {
   writeMeta(step, sendOffsets, send);
   const struct lrmoeExchange exchange = {send,        sendOffsets, recv,
                                          recvOffsets, 1,           0};
-  LRMOE_CHECK(lrmoeExchangeRun(comm, &exchange, 1, NULL));
+  LRMOE_CHECK(lrmoeExchangeHost(comm, &exchange, step->stream, NULL));
   LRMOE_CHECK(readHeaders(step, recvOffsets, recv));
   int64_t *rowOf = NULL;
   LRMOE_CHECK(
@@ -164,26 +164,46 @@ static lrmoeResult_t reserveExecutor(struct lrmoeStep *step) {
   return LRMOE_RESERVE(step, lrmoeArrayAlpha, numLocal, &step->alpha);
 }
 
-static lrmoeResult_t dispatch(struct lrmoeStep *step, const void *x) {
+/* Where the rows of x lie until backward, or until combine. */
+static lrmoeResult_t openRows(struct lrmoeStep *step, int64_t numRows) {
   struct lrmoeLayer *layer = step->layer;
-  LRMOE_CHECK(lrmoeReplicasAcquire(step)); /* when forward runs again */
-  LRMOE_CHECK(reserveExecutor(step));
-  LRMOE_CHECK(exchangeMeta(step));
-  int64_t numRecv = step->recvRowOffsets[layer->comm->numRanks];
-  struct lrmoeBuffer *kept = layer->savedState == lrmoeSavedNone
-                                 ? &layer->forwardRows
-                                 : &step->arrays[lrmoeArrayXRows];
-  LRMOE_CHECK(
-      lrmoeBufferReserve(kept, (size_t)(numRecv * layer->rowBytes) + 1));
+  struct lrmoeBlock *kept = layer->savedState == lrmoeSavedNone
+                                ? &layer->forwardRows
+                                : &step->blocks[lrmoeBlockXRows];
+  LRMOE_CHECK(lrmoeBlockReserve(
+      layer->backend, (size_t)(numRows * layer->rowBytes), step->stream, kept));
   step->xRows = kept->data;
-  const struct lrmoeRows rows = {x, step->rowTokens, layer->type,
-                                 layer->hidden};
-  layer->experts.kernels->gather(&rows, step->rowOffsets[layer->comm->numRanks],
-                                 layer->type, layer->send.data);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x) {
+  struct lrmoeLayer *layer = step->layer;
+  int64_t numRows = step->rowOffsets[layer->comm->numRanks];
+  int64_t *tokens = NULL;
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayRowTokens, numRows, step->rowTokens,
+                           &tokens));
+  const struct lrmoeGather pack = {{x, tokens, layer->type, layer->hidden},
+                                   numRows,
+                                   layer->type,
+                                   layer->send.data};
+  LRMOE_RUN(layer->backend, gather, &pack, step->stream);
   const struct lrmoeExchange exchange = {layer->send.data, step->rowOffsets,
                                          step->xRows,      step->recvRowOffsets,
                                          layer->rowBytes,  0};
-  return lrmoeExchangeRun(layer->comm, &exchange, 1, NULL);
+  return lrmoeExchangeRun(layer->comm, &exchange, 1, step->stream, NULL);
+}
+
+static lrmoeResult_t dispatch(struct lrmoeStep *step, const void *x) {
+  int64_t numLocal = step->instanceOffsets[step->numInstances];
+  LRMOE_CHECK(lrmoeReplicasAcquire(step)); /* when forward runs again */
+  LRMOE_CHECK(reserveExecutor(step));
+  LRMOE_CHECK(exchangeMeta(step));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayXRow, numLocal, step->xRow,
+                           &step->device.xRow));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayAlpha, numLocal, step->alpha,
+                           &step->device.alpha));
+  LRMOE_CHECK(openRows(step, step->recvRowOffsets[step->plan->numRanks]));
+  return exchangeRows(step, x);
 }
 
 lrmoeResult_t lrmoeDispatch(lrmoeStep_t step, const void *x,

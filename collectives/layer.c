@@ -65,6 +65,7 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
   layer->maxSteps = config->maxSteps;
   layer->type = config->dtype;
   layer->activation = config->activation;
+  layer->convention = config->convention;
   layer->savedState = config->savedState;
   layer->routerGrad = config->routerGrad;
   layer->gatherRanks = lrmoeParamGet(lrmoeParamGatherRanks);
@@ -119,7 +120,9 @@ static lrmoeResult_t makeRegion(struct lrmoeLayer *layer, int64_t numRows,
   region->numRows = numRows;
   size_t bytes = (size_t)numRows * (size_t)layer->rowBytes;
   LRMOE_CHECK(comm->transport->memAlloc(&region->data, bytes));
-  if (!isShared || !comm->transport->getPeerPointer) return lrmoeSuccess;
+  /* A device's peers are reached by its own kernels, which are to come. */
+  if (!isShared || !comm->transport->getPeerPointer || !comm->backend->isHost)
+    return lrmoeSuccess;
   LRMOE_CHECK(
       lrmoeCommWindowRegister(comm, region->data, bytes, &region->window));
   void **peers = NULL;
@@ -166,10 +169,10 @@ static void freeLayer(struct lrmoeLayer *layer) {
   freeRegion(layer, &layer->recv);
   freeRegion(layer, &layer->send);
   lrmoeReplicasFree(layer);
-  lrmoeBufferFree(&layer->sums);
-  lrmoeBufferFree(&layer->movedX);
-  lrmoeBufferFree(&layer->forwardRows);
-  lrmoeExpertContextFree(&layer->experts);
+  lrmoeBlockFree(layer->backend, &layer->pairRows);
+  lrmoeBlockFree(layer->backend, &layer->movedX);
+  lrmoeBlockFree(layer->backend, &layer->forwardRows);
+  layer->backend->expertClose(layer->experts);
   lrmoeFree(layer->weights);
   lrmoeFree(layer->localExperts);
   lrmoeFree(layer);
@@ -183,7 +186,7 @@ static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
   const struct lrmoeExpertShape shape = {config->hidden, config->ffn,
                                          config->dtype, config->activation,
                                          config->convention};
-  LRMOE_CHECK(lrmoeExpertContextInit(&shape, config->gemm, &layer->experts));
+  LRMOE_RUN(layer->backend, expertOpen, &shape, config->gemm, &layer->experts);
   LRMOE_CHECK(lrmoeReplicasInit(layer, layer->planner->config.slots));
   return makeRegions(layer, maxLocal + layer->planner->config.slots);
 }
@@ -210,6 +213,7 @@ lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
   struct lrmoeLayer *made = NULL;
   LRMOE_CHECK(lrmoeCommSettle(comm, LRMOE_ALLOCATE(1, &made)));
   made->comm = comm;
+  made->backend = comm->backend;
   made->planner = planner;
   takeConfig(&known, made);
   lrmoeResult_t result = lrmoeCommSettle(comm, buildLayer(&known, made));

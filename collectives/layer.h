@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "collectives/comm.h"
-#include "kernels/expert.h"
+#include "kernels/backend.h"
 #include "planner/planner.h"
 
 struct lrmoeStep;
@@ -28,14 +28,15 @@ struct lrmoeSlot {
 
 struct lrmoeReplicas {
   int32_t slotsPerRank;
-  struct lrmoeSlot *table;    /* [G, slotsPerRank] */
-  char *block;                /* this rank's slots: w1, w2, dw1, dw2 of each */
-  struct lrmoeBuffer staging; /* gradients on their way home */
+  struct lrmoeSlot *table;   /* [G, slotsPerRank] */
+  char *block;               /* this rank's slots: w1, w2, dw1, dw2 of each */
+  struct lrmoeBlock staging; /* gradients on their way home */
   int64_t clock;
 };
 
 struct lrmoeLayer {
   struct lrmoeComm *comm;
+  const struct lrmoeBackend *backend; /* the communicator's */
   const struct lrmoePlanner *planner;
   int64_t hidden;
   int64_t ffn;
@@ -45,6 +46,7 @@ struct lrmoeLayer {
   int32_t maxSteps;
   lrmoeDataType_t type;
   lrmoeActivation_t activation;
+  lrmoeWeightConvention_t convention;
   lrmoeSavedState_t savedState;
   lrmoeRouterGrad_t routerGrad;
   int64_t gatherRanks; /* LRMOE_GATHER_RANKS when the layer was made */
@@ -55,7 +57,7 @@ struct lrmoeLayer {
   struct lrmoeExpertWeights *weights; /* [numLocal] */
   int isBound;
   uint64_t version;
-  struct lrmoeExpertContext experts;
+  struct lrmoeExpertContext *experts;
 
   /* Rows that this rank packs; rows of g that it receives as executor; rows
    * that come back to it as source.  Sized once for the worst step, so that
@@ -63,10 +65,10 @@ struct lrmoeLayer {
   struct lrmoeRegion send;
   struct lrmoeRegion recv;
   struct lrmoeRegion back;
-  struct lrmoeBuffer sums;        /* [rows, H] fp32: rows added per token */
-  struct lrmoeBuffer movedX;      /* rows of x that came again in backward */
-  struct lrmoeBuffer forwardRows; /* rows of x in forward, state none */
-  struct lrmoeStep *active;       /* whose backward uses the regions now */
+  struct lrmoeBlock pairRows;    /* [pairs, H] y or dx of the experts' pairs */
+  struct lrmoeBlock movedX;      /* rows of x that came again in backward */
+  struct lrmoeBlock forwardRows; /* rows of x in forward, state none */
+  struct lrmoeStep *active;      /* whose backward uses the regions now */
 
   struct lrmoeReplicas replicas;
 

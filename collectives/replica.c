@@ -1,8 +1,6 @@
 /* Replicas: see replica.h. */
 #include "collectives/replica.h"
 
-#include <string.h>
-
 static const int64_t slotAlignment = 64;
 
 static int64_t aligned(int64_t bytes) {
@@ -68,7 +66,7 @@ void lrmoeReplicasFree(struct lrmoeLayer *layer) {
   struct lrmoeReplicas *replicas = &layer->replicas;
   lrmoeFree(replicas->table);
   if (replicas->block) layer->comm->transport->memFree(replicas->block);
-  lrmoeBufferFree(&replicas->staging);
+  lrmoeBlockFree(layer->backend, &replicas->staging);
   *replicas = (struct lrmoeReplicas){0};
 }
 
@@ -110,17 +108,11 @@ static int32_t chooseSlot(const struct lrmoeLayer *layer, int32_t rank) {
 
 /* ---- Gradients home ---- */
 
-/* Adds count values to those at home. */
-static void addTo(float *sum, const float *values, int64_t count) {
-  for (int64_t i = 0; i < count; i++)
-    sum[i] += values[i];
-}
-
 /* Sends this rank's dirty slots that `isLeaving` says, and receives those of
  * others whose home is here into staging, all in one group. */
 static lrmoeResult_t exchangeGradients(struct lrmoeLayer *layer,
-                                       const uint8_t *isLeaving,
-                                       char *staging) {
+                                       const uint8_t *isLeaving, char *staging,
+                                       lrmoeStream_t stream) {
   struct lrmoeComm *comm = layer->comm;
   int32_t perRank = layer->replicas.slotsPerRank;
   size_t bytes = (size_t)gradientBytes(layer);
@@ -131,12 +123,12 @@ static lrmoeResult_t exchangeGradients(struct lrmoeLayer *layer,
     int32_t rank = i / perRank;
     int32_t home = layer->planner->homes[layer->replicas.table[i].expert];
     if (rank == comm->rank)
-      result = comm->transport->send(slotWeights(layer, i % perRank) +
-                                         weightBytes(layer),
-                                     bytes, lrmoeUint8, home, comm->nccl, NULL);
+      result = comm->transport->send(
+          slotWeights(layer, i % perRank) + weightBytes(layer), bytes,
+          lrmoeUint8, home, comm->nccl, stream);
     if (home == comm->rank && result == lrmoeSuccess) {
       result = comm->transport->recv(staging, bytes, lrmoeUint8, rank,
-                                     comm->nccl, NULL);
+                                     comm->nccl, stream);
       staging += bytes;
     }
   }
@@ -145,8 +137,9 @@ static lrmoeResult_t exchangeGradients(struct lrmoeLayer *layer,
 }
 
 /* Adds what came, in rank order, and cleans the slots. */
-static void addGradients(struct lrmoeLayer *layer, const uint8_t *isLeaving,
-                         const char *staging) {
+static lrmoeResult_t addGradients(struct lrmoeLayer *layer,
+                                  const uint8_t *isLeaving, const char *staging,
+                                  lrmoeStream_t stream) {
   int32_t numSlots = layer->comm->numRanks * layer->replicas.slotsPerRank;
   int64_t dw2Offset = aligned(w1Count(layer) * (int64_t)sizeof(float));
   for (int32_t i = 0; i < numSlots; i++) {
@@ -156,16 +149,20 @@ static void addGradients(struct lrmoeLayer *layer, const uint8_t *isLeaving,
     int32_t local = lrmoeLayerLocalIndex(layer, slot->expert);
     if (local < 0) continue;
     const struct lrmoeExpertWeights *home = &layer->weights[local];
+    const float *dw2 = (const float *)(staging + dw2Offset);
     if (home->dw1) {
-      addTo(home->dw1, (const float *)staging, w1Count(layer));
-      addTo(home->dw2, (const float *)(staging + dw2Offset), w2Count(layer));
+      LRMOE_RUN(layer->backend, addFloats, w1Count(layer),
+                (const float *)staging, home->dw1, stream);
+      LRMOE_RUN(layer->backend, addFloats, w2Count(layer), dw2, home->dw2,
+                stream);
     }
     staging += gradientBytes(layer);
   }
+  return lrmoeSuccess;
 }
 
 static lrmoeResult_t bringHome(struct lrmoeLayer *layer,
-                               const uint8_t *isLeaving) {
+                               const uint8_t *isLeaving, lrmoeStream_t stream) {
   int32_t numSlots = layer->comm->numRanks * layer->replicas.slotsPerRank;
   int64_t numLeaving = 0;
   int64_t numComing = 0;
@@ -176,12 +173,12 @@ static lrmoeResult_t bringHome(struct lrmoeLayer *layer,
         lrmoeLayerLocalIndex(layer, layer->replicas.table[i].expert) >= 0;
   }
   if (!numLeaving) return lrmoeSuccess;
-  struct lrmoeBuffer *staging = &layer->replicas.staging;
-  LRMOE_CHECK(lrmoeBufferReserve(
-      staging, (size_t)(numComing * gradientBytes(layer)) + 1));
-  LRMOE_CHECK(exchangeGradients(layer, isLeaving, staging->data));
-  addGradients(layer, isLeaving, staging->data);
-  return lrmoeSuccess;
+  struct lrmoeBlock *staging = &layer->replicas.staging;
+  LRMOE_CHECK(lrmoeBlockReserve(layer->backend,
+                                (size_t)(numComing * gradientBytes(layer)),
+                                stream, staging));
+  LRMOE_CHECK(exchangeGradients(layer, isLeaving, staging->data, stream));
+  return addGradients(layer, isLeaving, staging->data, stream);
 }
 
 int lrmoeReplicasAreDirty(const struct lrmoeLayer *layer) {
@@ -191,14 +188,15 @@ int lrmoeReplicasAreDirty(const struct lrmoeLayer *layer) {
   return 0;
 }
 
-lrmoeResult_t lrmoeReplicasReduce(struct lrmoeLayer *layer) {
+lrmoeResult_t lrmoeReplicasReduce(struct lrmoeLayer *layer,
+                                  lrmoeStream_t stream) {
   int32_t numSlots = layer->comm->numRanks * layer->replicas.slotsPerRank;
   if (!numSlots) return lrmoeSuccess;
   uint8_t *isLeaving = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(numSlots, &isLeaving));
   for (int32_t i = 0; i < numSlots; i++)
     isLeaving[i] = (uint8_t)layer->replicas.table[i].isDirty;
-  lrmoeResult_t result = bringHome(layer, isLeaving);
+  lrmoeResult_t result = bringHome(layer, isLeaving, stream);
   lrmoeFree(isLeaving);
   return result;
 }
@@ -213,8 +211,8 @@ struct replica {
 };
 
 static lrmoeResult_t exchangeWeights(struct lrmoeLayer *layer,
-                                     const struct replica *list,
-                                     int32_t count) {
+                                     const struct replica *list, int32_t count,
+                                     lrmoeStream_t stream) {
   struct lrmoeComm *comm = layer->comm;
   int64_t element = (int64_t)lrmoeTypeBytes(layer->type);
   size_t bytes1 = (size_t)(w1Count(layer) * element);
@@ -227,18 +225,18 @@ static lrmoeResult_t exchangeWeights(struct lrmoeLayer *layer,
       const struct lrmoeExpertWeights *w =
           &layer->weights[lrmoeLayerLocalIndex(layer, list[i].expert)];
       result = comm->transport->send(w->w1, bytes1, lrmoeUint8, list[i].rank,
-                                     comm->nccl, NULL);
+                                     comm->nccl, stream);
       if (result == lrmoeSuccess)
         result = comm->transport->send(w->w2, bytes2, lrmoeUint8, list[i].rank,
-                                       comm->nccl, NULL);
+                                       comm->nccl, stream);
     }
     if (list[i].rank == comm->rank && result == lrmoeSuccess) {
       char *w1 = slotWeights(layer, list[i].slot);
-      result =
-          comm->transport->recv(w1, bytes1, lrmoeUint8, home, comm->nccl, NULL);
+      result = comm->transport->recv(w1, bytes1, lrmoeUint8, home, comm->nccl,
+                                     stream);
       if (result == lrmoeSuccess)
         result = comm->transport->recv(w1 + aligned((int64_t)bytes1), bytes2,
-                                       lrmoeUint8, home, comm->nccl, NULL);
+                                       lrmoeUint8, home, comm->nccl, stream);
     }
   }
   lrmoeResult_t ended = comm->transport->groupEnd();
@@ -320,7 +318,7 @@ static lrmoeResult_t fillSlots(struct lrmoeStep *step, struct moving *moving) {
   struct lrmoeLayer *layer = step->layer;
   LRMOE_CHECK(holdStanding(step));
   LRMOE_CHECK(holdOthers(step, moving));
-  LRMOE_CHECK(bringHome(layer, moving->isLeaving));
+  LRMOE_CHECK(bringHome(layer, moving->isLeaving, step->stream));
   for (int32_t i = 0; i < moving->numComing; i++) {
     const struct replica *replica = &moving->coming[i];
     struct lrmoeSlot *slot = slotsOf(layer, replica->rank) + replica->slot;
@@ -328,7 +326,8 @@ static lrmoeResult_t fillSlots(struct lrmoeStep *step, struct moving *moving) {
     slot->version = layer->version;
   }
   if (!moving->numComing) return lrmoeSuccess;
-  return exchangeWeights(layer, moving->coming, moving->numComing);
+  return exchangeWeights(layer, moving->coming, moving->numComing,
+                         step->stream);
 }
 
 lrmoeResult_t lrmoeReplicasAcquire(struct lrmoeStep *step) {
@@ -364,22 +363,25 @@ void lrmoeReplicasRelease(struct lrmoeStep *step) {
           .numHolders--;
 }
 
-void lrmoeReplicasMarkDirty(struct lrmoeStep *step) {
+lrmoeResult_t lrmoeReplicasMarkDirty(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
   const struct lrmoePlan *plan = step->plan;
   for (int32_t i = 0; i < plan->numInstances && step->holdsReplicas; i++) {
-    if (step->replicaSlots[i] < 0) continue;
-    struct lrmoeSlot *slot =
-        slotsOf(layer, plan->instanceRanks[i]) + step->replicaSlots[i];
+    int32_t at = step->replicaSlots[i];
+    if (at < 0) continue;
+    struct lrmoeSlot *slot = slotsOf(layer, plan->instanceRanks[i]) + at;
     if (!slot->isDirty && plan->instanceRanks[i] == layer->comm->rank)
-      memset(slotWeights(layer, step->replicaSlots[i]) + weightBytes(layer), 0,
-             (size_t)gradientBytes(layer));
+      LRMOE_RUN(layer->backend, clear,
+                slotWeights(layer, at) + weightBytes(layer),
+                (size_t)gradientBytes(layer), step->stream);
     slot->isDirty = 1;
   }
+  return lrmoeSuccess;
 }
 
 lrmoeResult_t lrmoeReplicaReduce(lrmoeLayer_t layer, lrmoeStream_t stream) {
   LRMOE_REQUIRE(layer, "layer is NULL");
-  LRMOE_REQUIRE(!stream, "a CPU communicator has no streams: pass NULL");
-  return lrmoeCommSettle(layer->comm, lrmoeReplicasReduce(layer));
+  LRMOE_REQUIRE(!stream || !layer->backend->isHost,
+                "a CPU communicator has no streams: pass NULL");
+  return lrmoeCommSettle(layer->comm, lrmoeReplicasReduce(layer, stream));
 }

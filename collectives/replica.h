@@ -23,10 +23,11 @@ lrmoeResult_t lrmoeReplicasAcquire(struct lrmoeStep *step);
 void lrmoeReplicasRelease(struct lrmoeStep *step);
 
 /* Says that the step's replicas will get weight gradients. */
-void lrmoeReplicasMarkDirty(struct lrmoeStep *step);
+lrmoeResult_t lrmoeReplicasMarkDirty(struct lrmoeStep *step);
 
 /* Brings all dirty slots home. */
-lrmoeResult_t lrmoeReplicasReduce(struct lrmoeLayer *layer);
+lrmoeResult_t lrmoeReplicasReduce(struct lrmoeLayer *layer,
+                                  lrmoeStream_t stream);
 
 /* Whether any slot of any rank is dirty. */
 int lrmoeReplicasAreDirty(const struct lrmoeLayer *layer);

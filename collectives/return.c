@@ -1,7 +1,7 @@
 /* Return (round B3): input gradients and d(alpha) home.
  *
- * The source adds the ranks' rows of a token in rank order, in fp32, and rounds
- * once; a token of which nothing was kept gets exact zeros (paper 3.1: "zeros
+ * The executor adds the rows of dx of one token, instances ascending, and the
+ * source adds the ranks' rows in rank order, both in fp32 and rounded once; a token of which nothing was kept gets exact zeros (paper 3.1: "zeros
  * are restored only before the next dense layer").  A pair with a non-finite
  * score that had to be dropped makes its token NaN: an overflow must reach the
  * loss scaler (design invariant 8). */
@@ -13,60 +13,96 @@
 
 #include <string.h>
 
-/* Executor: d(alpha) from handoff into wire order. */
+/* Executor: d(alpha) from handoff into wire order, by (source, instance, stayed
+ * or moved), and room for those of this rank's pairs. */
 static lrmoeResult_t packDAlpha(struct lrmoeStep *step, float **send,
                                 float **recv) {
   int32_t numRanks = step->plan->numRanks;
   int64_t numKept = step->handoff.numPairs;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch2,
-                            numKept + step->keptOffsets[numRanks], send));
+  int64_t bytes =
+      (numKept + step->keptOffsets[numRanks]) * (int64_t)sizeof(float);
+  int64_t *places = NULL;
+  int64_t *device = NULL;
+  int64_t count = 0;
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockWords, bytes, send));
   *recv = *send + numKept;
-  float *at = *send;
-  for (int64_t s = 0; s < numRanks; s++) {
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut, numKept, &places));
+  for (int64_t s = 0; s < numRanks; s++)
     for (int64_t j = 0; j < 2 * (int64_t)step->numInstances; j++) {
       const int64_t *list = &step->keptSegments[j * numRanks + s];
-      memcpy(at, step->dAlpha + list[0],
-             (size_t)(list[1] - list[0]) * sizeof *at);
-      at += list[1] - list[0];
+      for (int64_t row = list[0]; row < list[1]; row++)
+        places[count++] = row;
     }
-  }
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, numKept, places, &device));
+  LRMOE_RUN(step->layer->backend, gatherWords, numKept, device, step->dAlpha,
+            *send, step->stream);
+  return lrmoeSuccess;
+}
+
+/* Source: pairs in the order in which their d(alpha) comes. */
+static lrmoeResult_t listDAlpha(struct lrmoeStep *step, int64_t **pairs,
+                                int64_t *count) {
+  int isExecutor = step->layer->routerGrad == lrmoeRouterGradExecutor;
+  const int64_t *order = isExecutor ? step->wire : step->keptWire;
+  *count =
+      isExecutor ? step->numPairs : step->keptOffsets[step->plan->numRanks];
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsIn, *count, pairs));
+  for (int64_t i = 0; i < *count; i++)
+    (*pairs)[i] = step->sorted[order[i]];
   return lrmoeSuccess;
 }
 
 /* Source: d(alpha) from wire order to the pairs. */
-static void unpackDAlpha(const struct lrmoeStep *step, const float *recv,
-                         float *dWeights) {
-  int64_t numSlots = step->numTokens * step->layer->topk;
-  if (!dWeights || !numSlots) return;
-  memset(dWeights, 0, (size_t)numSlots * sizeof *dWeights);
-  switch (step->layer->routerGrad) {
-  case lrmoeRouterGradOwner:
-    memcpy(dWeights, step->exactAlpha, (size_t)numSlots * sizeof *dWeights);
-    break;
-  case lrmoeRouterGradExecutor:
-    for (int64_t i = 0; i < step->numPairs; i++)
-      dWeights[step->sorted[step->wire[i]]] = recv[i];
-    break;
-  default:
-    for (int64_t i = 0; i < step->keptOffsets[step->plan->numRanks]; i++)
-      dWeights[step->sorted[step->keptWire[i]]] = recv[i];
-    break;
+static lrmoeResult_t unpackDAlpha(struct lrmoeStep *step, const float *recv,
+                                  float *dWeights) {
+  const struct lrmoeBackend *backend = step->layer->backend;
+  size_t bytes =
+      (size_t)(step->numTokens * step->layer->topk) * sizeof *dWeights;
+  if (!dWeights) return lrmoeSuccess;
+  if (step->layer->routerGrad == lrmoeRouterGradOwner) {
+    LRMOE_RUN(backend, copy, dWeights, step->exactAlpha, bytes, lrmoeCopyWithin,
+              step->stream);
+    return lrmoeSuccess;
   }
+  int64_t *pairs = NULL;
+  int64_t *device = NULL;
+  int64_t count = 0;
+  LRMOE_CHECK(listDAlpha(step, &pairs, &count));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsIn, count, pairs, &device));
+  LRMOE_RUN(backend, clear, dWeights, bytes, step->stream);
+  LRMOE_RUN(backend, scatterWords, count, device, recv, dWeights, step->stream);
+  return lrmoeSuccess;
 }
 
-/* Executor: rounds its sums into `out`, rows [first, last). */
-static void roundSums(struct lrmoeStep *step, int64_t first, int64_t last,
-                      void *out) {
+/* Executor: its pairs' rows of dx as the sums that the sources get, one row
+ * after the other. */
+static lrmoeResult_t listSums(struct lrmoeStep *step, int64_t **offsets) {
+  int64_t numPairs = step->handoff.numPairs;
+  int64_t numRows = step->handoff.numRows;
+  int64_t length = numRows + 1 + numPairs;
+  int64_t *lists = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRowLists, length, &lists));
+  lrmoeRouteInvert(numPairs, step->dxRow, numRows, lists, lists + numRows + 1);
+  return LRMOE_UPLOAD(step, lrmoeArrayRowLists, length, lists, offsets);
+}
+
+/* Executor: sums of rows [first, last) to `out`. */
+static lrmoeResult_t sumInto(struct lrmoeStep *step, const int64_t *offsets,
+                             int64_t first, int64_t last, void *out) {
   struct lrmoeLayer *layer = step->layer;
-  if (first == last) return; /* the sums may not exist */
-  const struct lrmoeRows rows = {(const float *)layer->sums.data +
-                                     first * layer->hidden,
-                                 NULL, lrmoeFloat32, layer->hidden};
-  layer->experts.kernels->gather(&rows, last - first, layer->type, out);
+  const struct lrmoeGatherSum sum = {
+      {layer->pairRows.data, NULL, layer->type, layer->hidden},
+      last - first,
+      offsets + first,
+      offsets + step->handoff.numRows + 1,
+      NULL,
+      out};
+  LRMOE_RUN(layer->backend, gatherSum, &sum, step->stream);
+  return lrmoeSuccess;
 }
 
-/* Executor: rounds its sums straight into the sources' windows. */
-static void pushSums(struct lrmoeStep *step) {
+/* Executor: its sums straight into the sources' windows. */
+static lrmoeResult_t pushSums(struct lrmoeStep *step, const int64_t *offsets) {
   struct lrmoeLayer *layer = step->layer;
   struct lrmoeComm *comm = layer->comm;
   int64_t stride = lrmoeWindowStride(&layer->back, comm->numRanks);
@@ -74,23 +110,25 @@ static void pushSums(struct lrmoeStep *step) {
     int s = comm->targets[i];
     int64_t first = step->backRecvOffsets[s];
     int64_t last = step->backRecvOffsets[s + 1];
-    roundSums(step, first, last,
-              (char *)layer->back.peers[s] +
-                  comm->rank * stride * layer->rowBytes);
+    LRMOE_CHECK(sumInto(step, offsets, first, last,
+                        (char *)layer->back.peers[s] +
+                            comm->rank * stride * layer->rowBytes));
     if (s != comm->rank)
       step->stats.returnBytes += (last - first) * layer->rowBytes;
   }
+  return lrmoeSuccess;
 }
 
-/* Source: adds the rows of each token.  List entries point into the window
- * where the rows were pushed, or into one sequence. */
+/* Source: adds the rows of each token.  They lie in the window where they were
+ * pushed, a stretch per executor, or in one sequence. */
 static lrmoeResult_t addRows(struct lrmoeStep *step, int isPushed, void *dx) {
   struct lrmoeLayer *layer = step->layer;
   int32_t numRanks = step->plan->numRanks;
   int64_t numRows = step->backOffsets[numRanks];
+  int64_t length = step->numTokens + 1 + numRows;
   int64_t *offsets = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch,
-                            step->numTokens + 1 + numRows, &offsets));
+  int64_t *device = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayTokenLists, length, &offsets));
   int64_t *list = offsets + step->numTokens + 1;
   lrmoeRouteInvert(numRows, step->backTokens, step->numTokens, offsets, list);
   if (isPushed) {
@@ -102,30 +140,70 @@ static lrmoeResult_t addRows(struct lrmoeStep *step, int isPushed, void *dx) {
       list[i] += d * stride - step->backOffsets[d];
     }
   }
-  const struct lrmoeRows rows = {layer->back.data, NULL, layer->type,
-                                 layer->hidden};
-  layer->experts.kernels->gatherSum(&rows, step->numTokens, offsets, list, dx);
+  LRMOE_CHECK(
+      LRMOE_UPLOAD(step, lrmoeArrayTokenLists, length, offsets, &device));
+  const struct lrmoeGatherSum sum = {
+      {layer->back.data, NULL, layer->type, layer->hidden},
+      step->numTokens,
+      device,
+      device + step->numTokens + 1,
+      NULL,
+      dx};
+  LRMOE_RUN(layer->backend, gatherSum, &sum, step->stream);
   return lrmoeSuccess;
 }
 
-static void markNonFinite(const struct lrmoeStep *step, void *dx) {
-  if (!step->stats.nonFiniteDropped) return;
-  struct lrmoeLayer *layer = step->layer;
+/* Tokens of the pairs that are dropped though their score is not finite. */
+static lrmoeResult_t listNonFinite(struct lrmoeStep *step, int64_t **tokens,
+                                   int64_t *count) {
+  uint8_t *isListed = NULL;
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayScratch, step->numTokens, &isListed));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut,
+                            step->stats.nonFiniteDropped, tokens));
+  memset(isListed, 0, (size_t)step->numTokens);
+  *count = 0;
   for (int64_t i = 0; i < step->numPairs; i++) {
-    if (step->keys[i] != LRMOE_KEY_NON_FINITE || step->kept[step->sorted[i]])
+    int64_t token = step->sortedTokens[i];
+    if (step->keys[i] != LRMOE_KEY_NON_FINITE || step->kept[step->sorted[i]] ||
+        isListed[token])
       continue;
-    /* All bits set is a NaN in every floating-point type. */
-    memset((char *)dx + step->sortedTokens[i] * layer->rowBytes, 0xff,
-           (size_t)layer->rowBytes);
+    isListed[token] = 1;
+    (*tokens)[(*count)++] = token;
   }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t markNonFinite(struct lrmoeStep *step, void *dx) {
+  struct lrmoeLayer *layer = step->layer;
+  int64_t *tokens = NULL;
+  int64_t *device = NULL;
+  int64_t count = 0;
+  if (!step->stats.nonFiniteDropped) return lrmoeSuccess;
+  LRMOE_CHECK(listNonFinite(step, &tokens, &count));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, count, tokens, &device));
+  LRMOE_RUN(layer->backend, spoilRows, count, device, layer->rowBytes, dx,
+            step->stream);
+  return lrmoeSuccess;
+}
+
+/* Executor: what it sends beside d(alpha): sums in the sources' windows, or in
+ * the send region. */
+static lrmoeResult_t giveSums(struct lrmoeStep *step, int isPushed) {
+  struct lrmoeLayer *layer = step->layer;
+  int64_t *offsets = NULL;
+  LRMOE_CHECK(listSums(step, &offsets));
+  if (isPushed) return pushSums(step, offsets);
+  lrmoeMeterAdd(&step->meter, step->handoff.numRows * layer->rowBytes);
+  return sumInto(step, offsets, 0, step->handoff.numRows, layer->send.data);
 }
 
 static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
                                 float *dWeights) {
   struct lrmoeLayer *layer = step->layer;
   int32_t numRanks = step->plan->numRanks;
-  int isDedup = step->config.wire == lrmoeWireDedup;
-  int isPushed = step->isFused && isDedup && layer->back.peers;
+  int isPushed =
+      step->isFused && step->config.wire == lrmoeWireDedup && layer->back.peers;
   int isExact = layer->routerGrad == lrmoeRouterGradExecutor;
   float *sent = NULL;
   float *received = NULL;
@@ -133,24 +211,18 @@ static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
     LRMOE_CHECK(lrmoeAlphaExecutor(step, &sent, &received));
   else
     LRMOE_CHECK(packDAlpha(step, &sent, &received));
-  if (isPushed)
-    pushSums(step);
-  else if (isDedup)
-    roundSums(step, 0, step->handoff.numRows, layer->send.data);
-  int64_t numBack = step->backOffsets[numRanks];
-  lrmoeMeterAdd(&step->meter, numBack * layer->rowBytes);
-  if (isDedup && !isPushed)
-    lrmoeMeterAdd(&step->meter, step->handoff.numRows * layer->rowBytes);
+  LRMOE_CHECK(giveSums(step, isPushed));
+  lrmoeMeterAdd(&step->meter, step->backOffsets[numRanks] * layer->rowBytes);
   const struct lrmoeExchange exchanges[] = {
       {sent, isExact ? step->recvOffsets : step->keptRecvOffsets, received,
        isExact ? step->sendOffsets : step->keptOffsets, sizeof(float), 0},
       {layer->send.data, step->backRecvOffsets, layer->back.data,
        step->backOffsets, layer->rowBytes, 0}};
   LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, isPushed ? 1 : 2,
-                               &step->stats.returnBytes));
-  unpackDAlpha(step, received, dWeights);
+                               step->stream, &step->stats.returnBytes));
+  LRMOE_CHECK(unpackDAlpha(step, received, dWeights));
   LRMOE_CHECK(addRows(step, isPushed, dx));
-  markNonFinite(step, dx);
+  LRMOE_CHECK(markNonFinite(step, dx));
   step->stats.workspaceBytes = step->meter.peak;
   return lrmoeSuccess;
 }

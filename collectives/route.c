@@ -55,8 +55,6 @@ static lrmoeResult_t reserveSource(struct lrmoeStep *step) {
                             &step->sortedWeights));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArraySortedTokens, numPairs,
                             &step->sortedTokens));
-  LRMOE_CHECK(
-      LRMOE_RESERVE(step, lrmoeArrayPhiSorted, numPairs, &step->phiSorted));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayExpertOffsets, numExperts + 1,
                             &step->expertOffsets));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayDest, numSlots, &step->dest));
@@ -211,13 +209,42 @@ static lrmoeResult_t routeExecutor(struct lrmoeStep *step) {
   return lrmoeSuccess;
 }
 
+static lrmoeResult_t listWirePlaces(struct lrmoeStep *step) {
+  int64_t numSegments = (int64_t)step->plan->numRanks * step->numInstances;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWirePlaces,
+                            step->instanceOffsets[step->numInstances],
+                            &step->wirePlaces));
+  for (int64_t k = 0; k < numSegments; k++) {
+    const struct lrmoeSegment *segment = &step->segments[k];
+    for (int64_t i = 0; i < segment->count; i++)
+      step->wirePlaces[segment->wire + i] = segment->local + i;
+  }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t uploadRoute(struct lrmoeStep *step) {
+  struct lrmoeStepDevice *device = &step->device;
+  int64_t numPairs = step->numPairs;
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySortedTokens, numPairs,
+                           step->sortedTokens, &device->sortedTokens));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySortedWeights, numPairs,
+                           step->sortedWeights, &device->sortedWeights));
+  LRMOE_CHECK(
+      LRMOE_UPLOAD(step, lrmoeArrayWire, numPairs, step->wire, &device->wire));
+  return LRMOE_UPLOAD(step, lrmoeArrayWirePlaces,
+                      step->instanceOffsets[step->numInstances],
+                      step->wirePlaces, &device->wirePlaces);
+}
+
 lrmoeResult_t lrmoeRoutePrepare(struct lrmoeStep *step) {
   LRMOE_CHECK(reserveOffsets(step));
   LRMOE_CHECK(reserveSource(step));
   sortPairs(step);
   sumSources(step);
   LRMOE_CHECK(routeSource(step));
-  return routeExecutor(step);
+  LRMOE_CHECK(routeExecutor(step));
+  LRMOE_CHECK(listWirePlaces(step));
+  return uploadRoute(step);
 }
 
 /* Goes over the pairs in order and gives each (token, executor) the next row
@@ -255,16 +282,6 @@ lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
-void lrmoeRouteToWire(const struct lrmoeStep *step, const float *local,
-                      float *wire) {
-  int64_t numSegments = (int64_t)step->plan->numRanks * step->numInstances;
-  for (int64_t k = 0; k < numSegments; k++) {
-    const struct lrmoeSegment *segment = &step->segments[k];
-    memcpy(wire + segment->wire, local + segment->local,
-           (size_t)segment->count * sizeof *wire);
-  }
-}
-
 void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,
                       int64_t *offsets, int64_t *list) {
   memset(offsets, 0, (size_t)(numTokens + 1) * sizeof *offsets);
@@ -279,4 +296,25 @@ void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,
   }
   for (int64_t i = 0; i < numRows; i++)
     list[offsets[tokens[i] + 1]++] = i;
+}
+
+lrmoeResult_t lrmoeSumRows(struct lrmoeStep *step,
+                           const struct lrmoeSumLists *lists, const void *rows,
+                           const float *weights, void *out) {
+  const struct lrmoeLayer *layer = step->layer;
+  int64_t length = lists->numOut + 1 + lists->numRows;
+  int64_t *offsets = NULL; /* [numOut + 1], then the list */
+  LRMOE_CHECK(LRMOE_RESERVE(step, lists->array, length, &offsets));
+  lrmoeRouteInvert(lists->numRows, lists->target, lists->numOut, offsets,
+                   offsets + lists->numOut + 1);
+  int64_t *device = NULL;
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lists->array, length, offsets, &device));
+  const struct lrmoeGatherSum sum = {{rows, NULL, layer->type, layer->hidden},
+                                     lists->numOut,
+                                     device,
+                                     device + lists->numOut + 1,
+                                     weights,
+                                     out};
+  LRMOE_RUN(layer->backend, gatherSum, &sum, step->stream);
+  return lrmoeSuccess;
 }

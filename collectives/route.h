@@ -28,9 +28,19 @@ struct lrmoeRowRoute {
 lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
                              const struct lrmoeRowRoute *route);
 
-/* One value per pair of this rank as executor, from local into wire order. */
-void lrmoeRouteToWire(const struct lrmoeStep *step, const float *local,
-                      float *wire);
+/* Rows that are added up: row i belongs to out row target[i]. */
+struct lrmoeSumLists {
+  enum lrmoeStepArray array; /* for the lists */
+  int64_t numRows;
+  const int64_t *target; /* [numRows] */
+  int64_t numOut;
+};
+
+/* out [numOut, H] = sums of rows [numRows, H], each times its weight (NULL: 1),
+ * in row order; device pointers, layer type. */
+lrmoeResult_t lrmoeSumRows(struct lrmoeStep *step,
+                           const struct lrmoeSumLists *lists, const void *rows,
+                           const float *weights, void *out);
 
 /* Rows of each token, in row order: offsets [T + 1] and list [numRows]. */
 void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,

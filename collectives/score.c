@@ -7,57 +7,51 @@
 #include "collectives/score.h"
 
 #include "base/hash.h"
-#include "kernels/select.h"
 
-#include <math.h>
-
-static void tokenNorms(const struct lrmoeStep *step, const void *g,
-                       float *norms) {
+static lrmoeResult_t tokenNorms(struct lrmoeStep *step, const void *g,
+                                float **norms) {
   const struct lrmoeLayer *layer = step->layer;
-  const struct lrmoeRows rows = {g, NULL, layer->type, layer->hidden};
-  const struct lrmoeRowKernels *kernels = layer->experts.kernels;
-  if (step->config.metric == lrmoeMetricGrad1) {
-    kernels->sumAbs(&rows, step->numTokens, norms);
-    return;
-  }
-  kernels->sumSquares(&rows, step->numTokens, norms);
-  for (int64_t t = 0; t < step->numTokens; t++)
-    norms[t] = sqrtf(norms[t]);
+  LRMOE_CHECK(lrmoeStepReserveBlock(
+      step, lrmoeBlockNorms, step->numTokens * (int64_t)sizeof(float), norms));
+  const struct lrmoeNorms args = {{g, NULL, layer->type, layer->hidden},
+                                  step->numTokens,
+                                  step->config.metric == lrmoeMetricGrad1,
+                                  *norms};
+  LRMOE_RUN(layer->backend, norms, &args, step->stream);
+  return lrmoeSuccess;
 }
 
-/* A hash of (seed, step, source, pair), below every non-finite key.  A token
- * whose g is not finite still goes first (design invariant 8). */
-static uint32_t randomKey(const struct lrmoeStep *step, int64_t pair,
-                          float norm) {
-  if (!isfinite(norm)) return LRMOE_KEY_NON_FINITE;
-  uint64_t id = ((uint64_t)step->layer->comm->rank << 40) + (uint64_t)pair;
+/* What the ids of this rank's pairs are mixed with: seed, step and rank. */
+static uint64_t saltOf(const struct lrmoeStep *step) {
   uint64_t mixed =
       lrmoeMix(step->config.seed + lrmoeMix((uint64_t)step->number));
-  return (uint32_t)(lrmoeMix(mixed ^ id) >> 33);
+  return mixed ^ (uint64_t)step->layer->comm->rank << 40;
 }
 
 lrmoeResult_t lrmoeScorePairs(struct lrmoeStep *step, const void *g) {
+  const struct lrmoeLayer *layer = step->layer;
   float *norms = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch2, step->numTokens, &norms));
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayKeys, step->numPairs, &step->keys));
-  tokenNorms(step, g, norms);
-  const int64_t *tokens = step->sortedTokens;
-  switch (step->config.metric) {
-  case lrmoeMetricLrm:
-    lrmoeScoreLrm(step->numPairs,
-                  step->layer->experts.shape.convention == lrmoeWeightPre
-                      ? NULL
-                      : step->sortedWeights,
-                  tokens, norms, step->phiSorted, step->keys);
-    break;
-  case lrmoeMetricRandom:
-    for (int64_t i = 0; i < step->numPairs; i++)
-      step->keys[i] = randomKey(step, step->sorted[i], norms[tokens[i]]);
-    break;
-  default: /* grad1, grad2 */
-    for (int64_t i = 0; i < step->numPairs; i++)
-      step->keys[i] = lrmoeScoreKey(norms[tokens[i]]);
-    break;
-  }
+  int64_t *pairs = NULL;
+  LRMOE_CHECK(lrmoeStepReserveBlock(
+      step, lrmoeBlockKeys, step->numPairs * (int64_t)sizeof *step->deviceKeys,
+      &step->deviceKeys));
+  LRMOE_CHECK(tokenNorms(step, g, &norms));
+  if (step->config.metric == lrmoeMetricRandom)
+    LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySorted, step->numPairs,
+                             step->sorted, &pairs));
+  const struct lrmoeScores args = {
+      .metric = step->config.metric,
+      .numPairs = step->numPairs,
+      .weights = layer->convention == lrmoeWeightPre
+                     ? NULL
+                     : step->device.sortedWeights,
+      .phiNorms = step->phiSorted,
+      .tokens = step->device.sortedTokens,
+      .gNorms = norms,
+      .pairs = pairs,
+      .salt = saltOf(step),
+      .keys = step->deviceKeys,
+  };
+  LRMOE_RUN(layer->backend, scores, &args, step->stream);
   return lrmoeSuccess;
 }

@@ -4,7 +4,7 @@
 
 #include "collectives/step.h"
 
-/* Fills in step->keys with the metric of step->config. */
+/* Fills in step->deviceKeys with the metric of step->config. */
 lrmoeResult_t lrmoeScorePairs(struct lrmoeStep *step, const void *g);
 
 #endif

@@ -155,12 +155,13 @@ lrmoeResult_t lrmoeSelectBegin(struct lrmoeStep *step, const void *g,
     result = lrmoeCommSettle(step->layer->comm, selectPairs(step, g));
   if (result == lrmoeSuccess)
     result = lrmoeCommSettle(step->layer->comm, lrmoeAlphaOwner(step, g));
+  if (result == lrmoeSuccess)
+    result = lrmoeCommSettle(step->layer->comm, lrmoeReplicasMarkDirty(step));
   if (result != lrmoeSuccess) {
     lrmoeReplicasRelease(step);
     step->layer->active = NULL;
     return result;
   }
-  lrmoeReplicasMarkDirty(step);
   countKept(step);
   step->stats.selectNs = lrmoeNow() - start;
   step->state = lrmoeStepSelected;

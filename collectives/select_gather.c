@@ -1,111 +1,96 @@
 /* Selection on every rank, from all keys (one round).
  *
- * A message is the tag and the sender's keys in sorted order, whose lengths
- * follow from the demand.  With scope `layer` the pair ids follow the keys,
- * because ties then fall across experts by (source, token, slot).  Where pairs
- * may move, the tokens of the pairs that may (those of experts with replicas)
- * follow: an executor has to know which rows it will get. */
+ * A rank sends its keys in sorted order, whose number follows from the demand,
+ * and a head: the tag; with scope `layer` the pair ids, because ties then fall
+ * across experts by (source, token, slot); where pairs may move, the tokens of
+ * those that may (of experts with replicas), because an executor has to know
+ * which rows it will get.  The backend puts the keys into (expert, source,
+ * ordinal) order and selects; the host reads the flags, which is the one time
+ * in a backward that it waits for a device. */
 #include "collectives/reroute.h"
 #include "collectives/select.h"
 
 #include <string.h>
 
 struct gathered {
-  int64_t numPairs;     /* of all ranks */
-  int64_t maxPairs;     /* of one expert, or of the layer */
-  int64_t *offsets;     /* [G + 1] bytes of each rank's message */
-  int64_t *firsts;      /* [G, E] place of (source, expert) in its keys */
-  int64_t *movables;    /* [G, E] and in its tokens */
-  unsigned char *bytes; /* all messages */
-  uint32_t *keys;       /* [maxPairs] of one selection */
-  int32_t *tokens;      /* [maxPairs] */
-  int32_t *work;        /* [maxPairs] */
-  uint8_t *flags;       /* [maxPairs] */
+  int64_t numPairs;           /* of all ranks */
+  int64_t maxPairs;           /* of one expert */
+  int64_t *headOffsets;       /* [G + 1] bytes of each rank's head */
+  int64_t *keyOffsets;        /* [G + 1] pairs of each rank */
+  int64_t *firsts;            /* [G, E] place of (source, expert) in the keys */
+  int64_t *movables;          /* [G, E] and in its source's tokens */
+  int32_t *tokens;            /* [maxPairs] */
+  int32_t *work;              /* [maxPairs] */
+  uint32_t *deviceKeys;       /* device, as they came */
+  unsigned char *deviceHeads; /* device */
+  unsigned char *heads;
 };
 
-/* Bytes of a key, a token and a place in the assignment, and a flag. */
-enum {
-  bytesPerPair = 13
-};
-
-static int64_t pairBytes(const struct lrmoeStep *step) {
-  return (int64_t)sizeof(uint32_t) +
-         (step->config.scope == lrmoeScopeLayer ? (int64_t)sizeof(int64_t) : 0);
+static int64_t idBytes(const struct lrmoeStep *step) {
+  return step->config.scope == lrmoeScopeLayer ? (int64_t)sizeof(int64_t) : 0;
 }
 
-static int64_t countPairs(const struct lrmoeStep *step, struct gathered *all) {
-  all->numPairs = step->plan->pairs;
-  all->maxPairs = step->config.scope == lrmoeScopeLayer ? all->numPairs : 0;
-  int64_t numMovable = 0;
-  for (int32_t e = 0; e < step->plan->numExperts; e++) {
-    int64_t count = lrmoeSelectNumPairs(step, e);
-    if (count > all->maxPairs) all->maxPairs = count;
-    if (lrmoeSelectHasReplicas(step, e)) numMovable += count;
-  }
-  return lrmoeStepMayMove(step) ? numMovable : 0;
+static int mayMove(const struct lrmoeStep *step, int32_t e) {
+  return lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, e);
 }
 
 /* Places of every (source, expert) in the messages, and their lengths. */
 static void layOutMessages(const struct lrmoeStep *step, struct gathered *all) {
   int64_t numExperts = step->plan->numExperts;
-  int mayMove = lrmoeStepMayMove(step);
-  all->offsets[0] = 0;
+  all->headOffsets[0] = 0;
+  all->keyOffsets[0] = 0;
   for (int64_t s = 0; s < step->plan->numRanks; s++) {
     int64_t numPairs = 0;
     int64_t numMovable = 0;
     for (int32_t e = 0; e < numExperts; e++) {
       int64_t cell = s * numExperts + e;
-      all->firsts[cell] = numPairs;
+      all->firsts[cell] = all->keyOffsets[s] + numPairs;
       all->movables[cell] = numMovable;
       numPairs += step->demand[cell];
-      if (mayMove && lrmoeSelectHasReplicas(step, e))
-        numMovable += step->demand[cell];
+      if (mayMove(step, e)) numMovable += step->demand[cell];
     }
-    all->offsets[s + 1] = all->offsets[s] + (int64_t)sizeof(uint64_t) +
-                          numPairs * pairBytes(step) +
-                          numMovable * (int64_t)sizeof(int32_t);
+    all->keyOffsets[s + 1] = all->keyOffsets[s] + numPairs;
+    all->headOffsets[s + 1] = all->headOffsets[s] + (int64_t)sizeof(uint64_t) +
+                              numPairs * idBytes(step) +
+                              numMovable * (int64_t)sizeof(int32_t);
   }
 }
 
-/* All in one scratch block. */
+/* What the host needs in one scratch block, and the backend's blocks. */
 static lrmoeResult_t layOut(struct lrmoeStep *step, struct gathered *all) {
   int64_t numRanks = step->plan->numRanks;
   int64_t numCells = numRanks * step->plan->numExperts;
-  int64_t numMovable = countPairs(step, all);
-  int64_t messageBytes = numRanks * (int64_t)sizeof(uint64_t) +
-                         all->numPairs * pairBytes(step) +
-                         numMovable * (int64_t)sizeof(int32_t);
-  int64_t bytes = (numRanks + 1 + 2 * numCells) * (int64_t)sizeof(int64_t) +
-                  messageBytes + all->maxPairs * bytesPerPair + 8;
+  all->numPairs = step->plan->pairs;
+  all->maxPairs = 0;
+  for (int32_t e = 0; e < step->plan->numExperts; e++)
+    if (lrmoeSelectNumPairs(step, e) > all->maxPairs)
+      all->maxPairs = lrmoeSelectNumPairs(step, e);
+  int64_t bytes =
+      (2 * (numRanks + 1) + 2 * numCells) * (int64_t)sizeof(int64_t) +
+      2 * all->maxPairs * (int64_t)sizeof(int32_t);
   LRMOE_CHECK(
-      lrmoeStepReserve(step, lrmoeArrayScratch, bytes, 1, &all->offsets));
-  lrmoeMeterAdd(&step->meter, bytes);
-  all->firsts = all->offsets + numRanks + 1;
+      lrmoeStepReserve(step, lrmoeArrayScratch, bytes, 1, &all->headOffsets));
+  all->keyOffsets = all->headOffsets + numRanks + 1;
+  all->firsts = all->keyOffsets + numRanks + 1;
   all->movables = all->firsts + numCells;
-  all->keys = (uint32_t *)(all->movables + numCells);
-  all->tokens = (int32_t *)(all->keys + all->maxPairs);
+  all->tokens = (int32_t *)(all->movables + numCells);
   all->work = all->tokens + all->maxPairs;
-  all->bytes = (unsigned char *)(all->work + all->maxPairs);
-  all->flags = all->bytes + messageBytes;
   layOutMessages(step, all);
+  int64_t keyBytes = all->numPairs * (int64_t)sizeof(uint32_t);
+  /* As they came, then by expert. */
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockAllKeys, 2 * keyBytes,
+                                    &all->deviceKeys));
+  LRMOE_CHECK(lrmoeStepReserveBlock(
+      step, lrmoeBlockHeads, all->headOffsets[numRanks], &all->deviceHeads));
+  lrmoeMeterAdd(&step->meter,
+                bytes + 2 * keyBytes + all->headOffsets[numRanks]);
   return lrmoeSuccess;
-}
-
-static int64_t pairsOf(const struct lrmoeStep *step, const struct gathered *all,
-                       int32_t s) {
-  int64_t last = (int64_t)(s + 1) * step->plan->numExperts - 1;
-  return all->firsts[last] + step->demand[last];
-}
-
-/* Rank s's keys and, with scope `layer`, pair ids; unaligned. */
-static const unsigned char *keysOf(const struct gathered *all, int32_t s) {
-  return all->bytes + all->offsets[s] + sizeof(uint64_t);
 }
 
 /* Tokens of this rank's pairs that may move, in sorted order; unaligned. */
 static void writeTokens(const struct lrmoeStep *step, unsigned char *at) {
   for (int32_t e = 0; e < step->plan->numExperts; e++) {
-    if (!lrmoeStepMayMove(step) || !lrmoeSelectHasReplicas(step, e)) continue;
+    if (!mayMove(step, e)) continue;
     for (int64_t i = step->expertOffsets[e]; i < step->expertOffsets[e + 1];
          i++) {
       int32_t token = (int32_t)step->sortedTokens[i];
@@ -115,29 +100,124 @@ static void writeTokens(const struct lrmoeStep *step, unsigned char *at) {
   }
 }
 
+/* This rank's head. */
+static lrmoeResult_t writeHead(struct lrmoeStep *step, int64_t bytes,
+                               unsigned char **device) {
+  unsigned char *head = NULL;
+  LRMOE_CHECK(lrmoeStepReserve(step, lrmoeArrayHeads, bytes, 1, &head));
+  uint64_t tag = lrmoeSelectTag(step);
+  size_t ids = (size_t)(step->numPairs * idBytes(step));
+  memcpy(head, &tag, sizeof tag);
+  if (ids) memcpy(head + sizeof tag, step->sorted, ids);
+  writeTokens(step, head + sizeof tag + ids);
+  return lrmoeStepUpload(step, lrmoeArrayHeads, head, bytes, device);
+}
+
 static lrmoeResult_t exchangeKeys(struct lrmoeStep *step,
                                   const struct gathered *all) {
   struct lrmoeComm *comm = step->layer->comm;
-  int64_t bytes = all->offsets[comm->rank + 1] - all->offsets[comm->rank];
-  unsigned char *message = NULL;
-  LRMOE_CHECK(lrmoeStepReserve(step, lrmoeArrayScratch2, bytes, 1, &message));
-  uint64_t tag = lrmoeSelectTag(step);
-  size_t keyBytes = (size_t)step->numPairs * sizeof(uint32_t);
-  memcpy(message, &tag, sizeof tag);
-  if (step->numPairs) memcpy(message + sizeof tag, step->keys, keyBytes);
-  if (step->numPairs && step->config.scope == lrmoeScopeLayer)
-    memcpy(message + sizeof tag + keyBytes, step->sorted,
-           (size_t)step->numPairs * sizeof(int64_t));
-  writeTokens(step, message + sizeof tag + step->numPairs * pairBytes(step));
-  const struct lrmoeExchange exchange = {message,      NULL, all->bytes,
-                                         all->offsets, 1,    bytes};
-  LRMOE_CHECK(lrmoeExchangeRun(comm, &exchange, 1, &step->stats.selectBytes));
-  for (int s = 0; s < comm->numRanks; s++)
-    if (memcmp(all->bytes + all->offsets[s], &tag, sizeof tag) != 0)
-      return LRMOE_FAIL(lrmoeInvalidUsage,
-                        "rank %d is at another step, plan or backward config",
-                        s);
+  int64_t bytes =
+      all->headOffsets[comm->rank + 1] - all->headOffsets[comm->rank];
+  unsigned char *head = NULL;
+  LRMOE_CHECK(writeHead(step, bytes, &head));
+  const struct lrmoeExchange exchanges[] = {
+      {head, NULL, all->deviceHeads, all->headOffsets, 1, bytes},
+      {step->deviceKeys, NULL, all->deviceKeys, all->keyOffsets,
+       sizeof(uint32_t), step->numPairs}};
+  return lrmoeExchangeRun(comm, exchanges, 2, step->stream,
+                          &step->stats.selectBytes);
+}
+
+/* ---- Experts, or their instances ---- */
+
+/* What is selected from, as the backend sees it. */
+struct selection {
+  struct lrmoePieces pieces;
+  struct lrmoeSelection args;
+};
+
+/* Segments of one expert; returns the next segment. */
+static int64_t addSegments(const struct lrmoeStep *step, int32_t e, int64_t at,
+                           int64_t *offsets, int64_t *quotas) {
+  const struct lrmoePlan *plan = step->plan;
+  if (step->config.scope != lrmoeScopeInstance) {
+    offsets[at + 1] = offsets[at] + lrmoeSelectNumPairs(step, e);
+    quotas[at] = plan->quotas[e];
+    return at + 1;
+  }
+  for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
+       i++, at++) {
+    int64_t numPairs = plan->forwardPairs[i];
+    int64_t quota = plan->keptPairs[i];
+    offsets[at + 1] = offsets[at] + numPairs;
+    quotas[at] = quota < numPairs ? quota : numPairs;
+  }
+  return at;
+}
+
+/* Tables of the pieces and the segments, uploaded in one. */
+static lrmoeResult_t layOutSelection(struct lrmoeStep *step,
+                                     const struct gathered *all,
+                                     struct selection *selection) {
+  const struct lrmoePlan *plan = step->plan;
+  int64_t numCells = (int64_t)plan->numRanks * plan->numExperts;
+  int64_t length = 3 * numCells + 2 * (int64_t)plan->numInstances + 1;
+  int64_t *source = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArraySelection, length, &source));
+  int64_t *target = source + numCells;
+  int64_t *counts = target + numCells;
+  int64_t *offsets = counts + numCells;
+  int64_t *quotas = offsets + plan->numInstances + 1;
+  int64_t place = 0;
+  int64_t piece = 0;
+  int64_t numSegments = 0;
+  offsets[0] = 0;
+  for (int32_t e = 0; e < plan->numExperts; e++) {
+    for (int64_t s = 0; s < plan->numRanks; s++, piece++) {
+      int64_t cell = s * plan->numExperts + e;
+      source[piece] = all->firsts[cell];
+      target[piece] = place;
+      counts[piece] = step->demand[cell];
+      place += counts[piece];
+      if (counts[piece] > selection->pieces.maxWords)
+        selection->pieces.maxWords = counts[piece];
+    }
+    numSegments = addSegments(step, e, numSegments, offsets, quotas);
+  }
+  int64_t *device = NULL;
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySelection, length, source, &device));
+  selection->pieces.numPieces = numCells;
+  selection->pieces.source = device;
+  selection->pieces.target = device + numCells;
+  selection->pieces.counts = device + 2 * numCells;
+  selection->args.numSegments = numSegments;
+  selection->args.maxPairs = all->maxPairs;
+  selection->args.offsets = device + 3 * numCells;
+  selection->args.quotas = device + (quotas - source);
   return lrmoeSuccess;
+}
+
+/* Flags of all pairs by (expert, source, ordinal), to be read after the stream
+ * has been waited for. */
+static lrmoeResult_t selectOnDevice(struct lrmoeStep *step,
+                                    const struct gathered *all,
+                                    uint8_t **flags) {
+  const struct lrmoeBackend *backend = step->layer->backend;
+  struct selection selection = {{0}, {0}};
+  uint8_t *deviceFlags = NULL;
+  LRMOE_CHECK(layOutSelection(step, all, &selection));
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockFlags, all->numPairs,
+                                    &deviceFlags));
+  lrmoeMeterAdd(&step->meter, all->numPairs);
+  uint32_t *byExpert = all->deviceKeys + all->numPairs;
+  selection.pieces.from = all->deviceKeys;
+  selection.pieces.to = byExpert;
+  selection.args.keys = byExpert;
+  selection.args.flags = deviceFlags;
+  LRMOE_RUN(backend, copyPieces, &selection.pieces, step->stream);
+  LRMOE_RUN(backend, selectTop, &selection.args, step->stream);
+  return lrmoeStepDownload(step, lrmoeArrayFlags, deviceFlags, all->numPairs,
+                           flags);
 }
 
 /* Flags of one expert, in (source, ordinal) order, to source and executor, with
@@ -146,13 +226,13 @@ static lrmoeResult_t takeFlags(struct lrmoeStep *step,
                                const struct gathered *all, int32_t e,
                                const uint8_t *flags) {
   struct lrmoeMoves moves = {e, flags, NULL, all->work};
-  if (!lrmoeStepMayMove(step) || !lrmoeSelectHasReplicas(step, e))
-    return lrmoeSelectTake(step, &moves);
+  if (!mayMove(step, e)) return lrmoeSelectTake(step, &moves);
   int64_t numPairs = 0;
   for (int32_t s = 0; s < step->plan->numRanks; s++) {
     int64_t cell = (int64_t)s * step->plan->numExperts + e;
-    const unsigned char *tokens =
-        keysOf(all, s) + pairsOf(step, all, s) * pairBytes(step);
+    int64_t pairs = all->keyOffsets[s + 1] - all->keyOffsets[s];
+    const unsigned char *tokens = all->heads + all->headOffsets[s] +
+                                  sizeof(uint64_t) + pairs * idBytes(step);
     memcpy(all->tokens + numPairs,
            tokens + all->movables[cell] * (int64_t)sizeof(int32_t),
            (size_t)step->demand[cell] * sizeof(int32_t));
@@ -162,23 +242,18 @@ static lrmoeResult_t takeFlags(struct lrmoeStep *step,
   return lrmoeSelectTake(step, &moves);
 }
 
-static lrmoeResult_t selectExperts(struct lrmoeStep *step,
-                                   const struct gathered *all) {
-  int32_t numExperts = step->plan->numExperts;
-  for (int32_t e = 0; e < numExperts; e++) {
-    int64_t numPairs = 0;
-    for (int32_t s = 0; s < step->plan->numRanks; s++) {
-      int64_t cell = (int64_t)s * numExperts + e;
-      memcpy(all->keys + numPairs,
-             keysOf(all, s) + all->firsts[cell] * (int64_t)sizeof(uint32_t),
-             (size_t)step->demand[cell] * sizeof(uint32_t));
-      numPairs += step->demand[cell];
-    }
-    lrmoeSelectExpert(step, e, all->keys, all->flags);
-    LRMOE_CHECK(takeFlags(step, all, e, all->flags));
+static lrmoeResult_t takeExperts(struct lrmoeStep *step,
+                                 const struct gathered *all,
+                                 const uint8_t *flags) {
+  int64_t first = 0;
+  for (int32_t e = 0; e < step->plan->numExperts; e++) {
+    LRMOE_CHECK(takeFlags(step, all, e, flags + first));
+    first += lrmoeSelectNumPairs(step, e);
   }
   return lrmoeSuccess;
 }
+
+/* ---- The layer as a whole ---- */
 
 /* Lists one source's keys in ascending pair id: order[n] = place in sorted
  * order.  slots is room for its [T, k] slots. */
@@ -197,76 +272,103 @@ static int64_t listByPair(const unsigned char *ids, int64_t numPairs,
   return numListed;
 }
 
-/* All keys in ascending pair id into all->keys; order[n] = place of the n-th
- * in (source, sorted) order.  slots is room for one source's [T, k]. */
+/* All keys in ascending pair id into listed; order[n] = place of the n-th in
+ * (source, sorted) order.  slots is room for one source's [T, k]. */
 static lrmoeResult_t listKeys(const struct lrmoeStep *step,
-                              const struct gathered *all, int64_t numSlots,
-                              int64_t *slots, int64_t *order) {
-  int64_t first = 0;
+                              const struct gathered *all, const uint32_t *keys,
+                              int64_t *slots, int64_t *order,
+                              uint32_t *listed) {
+  int64_t numSlots = step->layer->maxTokens * step->layer->topk;
   for (int32_t s = 0; s < step->plan->numRanks; s++) {
-    const unsigned char *keys = keysOf(all, s);
-    int64_t numPairs = pairsOf(step, all, s);
-    int64_t numListed = listByPair(keys + numPairs * (int64_t)sizeof(uint32_t),
-                                   numPairs, numSlots, slots, order + first);
+    const unsigned char *ids =
+        all->heads + all->headOffsets[s] + sizeof(uint64_t);
+    int64_t first = all->keyOffsets[s];
+    int64_t numPairs = all->keyOffsets[s + 1] - first;
+    int64_t numListed =
+        listByPair(ids, numPairs, numSlots, slots, order + first);
     if (numListed != numPairs)
       return LRMOE_FAIL(lrmoeInternalError, "rank %d repeats a pair id", s);
     for (int64_t i = first; i < first + numPairs; i++) {
-      memcpy(&all->keys[i], keys + order[i] * (int64_t)sizeof(uint32_t),
-             sizeof(uint32_t));
       order[i] += first;
+      listed[i] = keys[order[i]];
     }
-    first += numPairs;
   }
   return lrmoeSuccess;
 }
 
-/* From flags in (source, sorted) order to those of each expert, in `flags`. */
-static lrmoeResult_t spreadFlags(struct lrmoeStep *step,
-                                 const struct gathered *all,
-                                 const uint8_t *sorted, uint8_t *flags) {
+/* From flags in (source, sorted) order to (expert, source, ordinal) order. */
+static void spreadFlags(const struct lrmoeStep *step,
+                        const struct gathered *all, const uint8_t *sorted,
+                        uint8_t *flags) {
   int32_t numExperts = step->plan->numExperts;
-  for (int32_t e = 0; e < numExperts; e++) {
-    int64_t count = 0;
-    int64_t base = 0;
+  for (int32_t e = 0; e < numExperts; e++)
     for (int32_t s = 0; s < step->plan->numRanks; s++) {
       int64_t cell = (int64_t)s * numExperts + e;
-      memcpy(flags + count, sorted + base + all->firsts[cell],
-             (size_t)step->demand[cell]);
-      count += step->demand[cell];
-      base += pairsOf(step, all, s);
+      memcpy(flags, sorted + all->firsts[cell], (size_t)step->demand[cell]);
+      flags += step->demand[cell];
     }
-    LRMOE_CHECK(takeFlags(step, all, e, flags));
-  }
-  return lrmoeSuccess;
 }
 
-/* One selection over the layer: in pair order for the ties, then back into
- * (expert, source, ordinal) order. */
+/* One selection over the layer, on the host: in pair order for the ties, then
+ * back into (expert, source, ordinal) order. */
 static lrmoeResult_t selectLayer(struct lrmoeStep *step,
-                                 const struct gathered *all) {
+                                 const struct gathered *all,
+                                 const uint32_t *keys) {
+  int64_t numPairs = all->numPairs;
   int64_t numSlots = step->layer->maxTokens * step->layer->topk;
-  int64_t *slots = NULL;  /* [numSlots], then order [numPairs] */
-  uint8_t *sorted = NULL; /* [numPairs], then the flags of one expert */
-  LRMOE_CHECK(LRMOE_ALLOCATE(numSlots + all->numPairs, &slots));
+  int64_t *slots = NULL;   /* [numSlots], then order [numPairs] */
+  uint32_t *listed = NULL; /* [numPairs], then three times flags [numPairs] */
+  LRMOE_CHECK(LRMOE_ALLOCATE(numSlots + numPairs, &slots));
   int64_t *order = slots + numSlots;
-  lrmoeResult_t result = LRMOE_ALLOCATE(2 * all->numPairs, &sorted);
+  lrmoeResult_t result = LRMOE_ALLOCATE(2 * numPairs, &listed);
   if (result == lrmoeSuccess)
-    result = listKeys(step, all, numSlots, slots, order);
+    result = listKeys(step, all, keys, slots, order, listed);
   if (result == lrmoeSuccess) {
-    lrmoeSelectTop(all->numPairs, all->keys, step->plan->kept, all->flags);
-    for (int64_t i = 0; i < all->numPairs; i++)
-      sorted[order[i]] = all->flags[i];
-    result = spreadFlags(step, all, sorted, sorted + all->numPairs);
+    uint8_t *chosen = (uint8_t *)(listed + numPairs);
+    uint8_t *sorted = chosen + numPairs;
+    uint8_t *flags = sorted + numPairs;
+    lrmoeSelectTop(numPairs, listed, step->plan->kept, chosen);
+    for (int64_t i = 0; i < numPairs; i++)
+      sorted[order[i]] = chosen[i];
+    spreadFlags(step, all, sorted, flags);
+    result = takeExperts(step, all, flags);
   }
-  lrmoeFree(sorted);
+  lrmoeFree(listed);
   lrmoeFree(slots);
   return result;
+}
+
+/* Copies to the host what it has to read, waits, and checks the tags. */
+static lrmoeResult_t readBack(struct lrmoeStep *step, struct gathered *all) {
+  int32_t numRanks = step->plan->numRanks;
+  uint64_t tag = lrmoeSelectTag(step);
+  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
+                                step->numPairs * (int64_t)sizeof *step->keys,
+                                &step->keys));
+  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayScratch2, all->deviceHeads,
+                                all->headOffsets[numRanks], &all->heads));
+  LRMOE_CHECK(lrmoeStepSynchronize(step));
+  for (int32_t s = 0; s < numRanks; s++)
+    if (memcmp(all->heads + all->headOffsets[s], &tag, sizeof tag) != 0)
+      return LRMOE_FAIL(lrmoeInvalidUsage,
+                        "rank %d is at another step, plan or backward config",
+                        s);
+  return lrmoeSuccess;
 }
 
 lrmoeResult_t lrmoeSelectGather(struct lrmoeStep *step) {
   struct gathered all;
   LRMOE_CHECK(layOut(step, &all));
   LRMOE_CHECK(exchangeKeys(step, &all));
-  if (step->config.scope == lrmoeScopeLayer) return selectLayer(step, &all);
-  return selectExperts(step, &all);
+  if (step->config.scope == lrmoeScopeLayer) {
+    uint32_t *keys = NULL;
+    LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayAllKeys, all.deviceKeys,
+                                  all.numPairs * (int64_t)sizeof *keys, &keys));
+    LRMOE_CHECK(readBack(step, &all));
+    return selectLayer(step, &all, keys);
+  }
+  uint8_t *flags = NULL;
+  LRMOE_CHECK(selectOnDevice(step, &all, &flags));
+  LRMOE_CHECK(readBack(step, &all));
+  return takeExperts(step, &all, flags);
 }

@@ -169,8 +169,8 @@ static lrmoeResult_t exchangeKeys(struct lrmoeStep *step, struct homes *h) {
   writeKeys(step, h, tag);
   const struct lrmoeExchange exchange = {h->out,    h->keysOut, h->in,
                                          h->keysIn, 1,          0};
-  LRMOE_CHECK(lrmoeExchangeRun(step->layer->comm, &exchange, 1,
-                               &step->stats.selectBytes));
+  LRMOE_CHECK(lrmoeExchangeHost(step->layer->comm, &exchange, step->stream,
+                                &step->stats.selectBytes));
   for (int32_t s = 0; s < step->plan->numRanks; s++)
     if (memcmp(h->in + h->keysIn[s], &tag, tagBytes) != 0)
       return LRMOE_FAIL(lrmoeInvalidUsage,
@@ -269,13 +269,17 @@ static lrmoeResult_t takeAnswer(struct lrmoeStep *step, struct homes *h,
 
 lrmoeResult_t lrmoeSelectHome(struct lrmoeStep *step) {
   struct homes h;
+  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
+                                step->numPairs * (int64_t)sizeof *step->keys,
+                                &step->keys));
+  LRMOE_CHECK(lrmoeStepSynchronize(step));
   LRMOE_CHECK(layOut(step, &h));
   LRMOE_CHECK(exchangeKeys(step, &h));
   selectExperts(step, &h);
   const struct lrmoeExchange exchange = {h.out,    h.bitsOut, h.in,
                                          h.bitsIn, 1,         0};
-  LRMOE_CHECK(lrmoeExchangeRun(step->layer->comm, &exchange, 1,
-                               &step->stats.selectBytes));
+  LRMOE_CHECK(lrmoeExchangeHost(step->layer->comm, &exchange, step->stream,
+                                &step->stats.selectBytes));
   startAt(step, &h, h.bitsIn, 0);
   for (int32_t e = 0; e < step->plan->numExperts; e++)
     LRMOE_CHECK(takeAnswer(step, &h, e));

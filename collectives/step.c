@@ -34,14 +34,54 @@ lrmoeResult_t lrmoeStepReserve(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
+lrmoeResult_t lrmoeStepReserveBlock(struct lrmoeStep *step,
+                                    enum lrmoeStepBlock block, int64_t bytes,
+                                    void *pointer) {
+  struct lrmoeBlock *reserved = &step->blocks[block];
+  LRMOE_CHECK(lrmoeBlockReserve(step->layer->backend, (size_t)bytes,
+                                step->stream, reserved));
+  memcpy(pointer, &reserved->data, sizeof reserved->data);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeStepUpload(struct lrmoeStep *step, enum lrmoeStepArray array,
+                              const void *host, int64_t bytes, void *device) {
+  void *uploaded = NULL;
+  LRMOE_CHECK(lrmoeTwinUpload(step->layer->backend, &step->twins[array], host,
+                              (size_t)bytes, step->stream, &uploaded));
+  memcpy(device, &uploaded, sizeof uploaded);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeStepDownload(struct lrmoeStep *step,
+                                enum lrmoeStepArray array, const void *device,
+                                int64_t bytes, void *host) {
+  void *downloaded = NULL;
+  LRMOE_CHECK(lrmoeTwinDownload(step->layer->backend, &step->twins[array],
+                                device, (size_t)bytes, step->stream,
+                                &downloaded));
+  memcpy(host, &downloaded, sizeof downloaded);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeStepSynchronize(const struct lrmoeStep *step) {
+  LRMOE_RUN(step->layer->backend, synchronize, step->stream);
+  return lrmoeSuccess;
+}
+
 void lrmoeStepFree(struct lrmoeStep *step) {
   if (!step) return;
-  for (int i = 0; i < lrmoeNumStepArrays; i++)
+  const struct lrmoeBackend *backend = step->layer->backend;
+  for (int i = 0; i < lrmoeNumStepArrays; i++) {
     lrmoeBufferFree(&step->arrays[i]);
+    lrmoeTwinFree(backend, &step->twins[i]);
+  }
+  for (int i = 0; i < lrmoeNumStepBlocks; i++)
+    lrmoeBlockFree(backend, &step->blocks[i]);
   lrmoeFree(step);
 }
 
-lrmoeResult_t lrmoeStepExpect(const struct lrmoeStep *step, const char *call,
+lrmoeResult_t lrmoeStepExpect(struct lrmoeStep *step, const char *call,
                               enum lrmoeStepState low, enum lrmoeStepState high,
                               lrmoeStream_t stream) {
   static const char *const after[] = {
@@ -49,12 +89,13 @@ lrmoeResult_t lrmoeStepExpect(const struct lrmoeStep *step, const char *call,
       "lrmoeExpertForward",   "lrmoeCombine",       "lrmoeSelect",
       "lrmoeAllToAllCompact", "lrmoeExpertBackward"};
   LRMOE_REQUIRE(step, "%s: step is NULL", call);
-  LRMOE_REQUIRE(!stream, "%s: a CPU communicator has no streams: pass NULL",
-                call);
+  LRMOE_REQUIRE(!stream || !step->layer->backend->isHost,
+                "%s: a CPU communicator has no streams: pass NULL", call);
   if (step->state < low || step->state > high)
     return LRMOE_FAIL(lrmoeInvalidUsage,
                       "%s: the step has got as far as %s; %s must come before",
                       call, after[step->state], after[low]);
+  step->stream = stream;
   return lrmoeSuccess;
 }
 
@@ -94,18 +135,23 @@ static lrmoeResult_t checkRow(const struct lrmoeLayer *layer, int64_t token,
 /* Copies the routing and counts n[e] into `counts`. */
 static lrmoeResult_t takeRouting(struct lrmoeStep *step, const int64_t *topkIdx,
                                  const float *topkWeights, int64_t *counts) {
+  const struct lrmoeBackend *backend = step->layer->backend;
   int32_t k = step->layer->topk;
   int64_t numSlots = step->numTokens * k;
+  if (!numSlots) return lrmoeSuccess;
+  LRMOE_RUN(backend, copy, step->topkIdx, topkIdx,
+            (size_t)numSlots * sizeof *topkIdx, lrmoeCopyToHost, step->stream);
+  LRMOE_RUN(backend, copy, step->weights, topkWeights,
+            (size_t)numSlots * sizeof *topkWeights, lrmoeCopyToHost,
+            step->stream);
+  LRMOE_CHECK(lrmoeStepSynchronize(step));
   for (int64_t t = 0; t < step->numTokens; t++)
-    LRMOE_CHECK(checkRow(step->layer, t, topkIdx + t * k));
+    LRMOE_CHECK(checkRow(step->layer, t, step->topkIdx + t * k));
   for (int64_t pair = 0; pair < numSlots; pair++) {
-    if (topkIdx[pair] < 0) continue;
-    counts[topkIdx[pair]]++;
+    if (step->topkIdx[pair] < 0) continue;
+    counts[step->topkIdx[pair]]++;
     step->numPairs++;
   }
-  if (!numSlots) return lrmoeSuccess;
-  memcpy(step->topkIdx, topkIdx, (size_t)numSlots * sizeof *topkIdx);
-  memcpy(step->weights, topkWeights, (size_t)numSlots * sizeof *topkWeights);
   return lrmoeSuccess;
 }
 
@@ -176,8 +222,8 @@ static lrmoeResult_t exchangeDemand(struct lrmoeStep *step,
   mine[f0Status] = status;
   mine[f0Number] = step->number;
   LRMOE_CHECK(lrmoeCommSettle(
-      comm, comm->transport->allGather(mine, all, (size_t)stride, lrmoeInt64,
-                                       comm->nccl, NULL)));
+      comm, lrmoeAllGatherHost(comm, mine, all, stride * (int64_t)sizeof *mine,
+                               step->stream)));
   LRMOE_CHECK(compareHeaders(step, all, stride));
   for (int r = 0; r < comm->numRanks; r++)
     memcpy(step->demand + r * numExperts, all + r * stride + f0Header,
@@ -202,10 +248,11 @@ static lrmoeResult_t takeStep(struct lrmoeLayer *layer,
   struct lrmoeStep *taken = layer->idle;
   if (!taken) return LRMOE_ALLOCATE(1, step);
   layer->idle = taken->next;
-  struct lrmoeBuffer arrays[lrmoeNumStepArrays];
-  memcpy(arrays, taken->arrays, sizeof arrays);
-  *taken = (struct lrmoeStep){0};
-  memcpy(taken->arrays, arrays, sizeof arrays);
+  struct lrmoeStep fresh = {0};
+  memcpy(fresh.arrays, taken->arrays, sizeof fresh.arrays);
+  memcpy(fresh.twins, taken->twins, sizeof fresh.twins);
+  memcpy(fresh.blocks, taken->blocks, sizeof fresh.blocks);
+  *taken = fresh;
   *step = taken;
   return lrmoeSuccess;
 }
@@ -214,7 +261,8 @@ lrmoeResult_t lrmoeStepCreate(lrmoeLayer_t layer, int64_t numTokens,
                               const int64_t *topkIdx, const float *topkWeights,
                               lrmoeStream_t stream, lrmoeStep_t *step) {
   LRMOE_REQUIRE(layer && step, "layer or step is NULL");
-  LRMOE_REQUIRE(!stream, "a CPU communicator has no streams: pass NULL");
+  LRMOE_REQUIRE(!stream || !layer->backend->isHost,
+                "a CPU communicator has no streams: pass NULL");
   if (layer->numSteps >= layer->maxSteps)
     return LRMOE_FAIL(lrmoeInvalidUsage,
                       "%d step(s) exist already: raise maxSteps of the layer",
@@ -222,6 +270,7 @@ lrmoeResult_t lrmoeStepCreate(lrmoeLayer_t layer, int64_t numTokens,
   struct lrmoeStep *made = NULL;
   LRMOE_CHECK(lrmoeCommSettle(layer->comm, takeStep(layer, &made)));
   made->layer = layer;
+  made->stream = stream;
   made->number = layer->numStepsMade++;
   made->numTokens = numTokens;
   layer->numSteps++;

@@ -45,13 +45,8 @@ enum lrmoeStepArray {
   lrmoeArrayXRow,
   lrmoeArrayPairToken,
   lrmoeArrayAlpha,
-  lrmoeArrayXRows,
-  lrmoeArraySaved,
-  lrmoeArrayPhiLocal,
-  lrmoeArrayPhiSorted,
   lrmoeArrayKept,
   lrmoeArrayKeptLocal,
-  lrmoeArrayKeys,
   lrmoeArrayBackDest,
   lrmoeArrayXDest,
   lrmoeArrayKeptWire,
@@ -60,21 +55,46 @@ enum lrmoeStepArray {
   lrmoeArrayXTokens,
   lrmoeArrayMovedOffsets,
   lrmoeArrayMovedTokens,
-  lrmoeArrayMovedAlpha,
   lrmoeArrayReplicaSlots,
-  lrmoeArrayOwnerRows,
-  lrmoeArrayExactAlpha,
   lrmoeArrayAllRows,
+  lrmoeArrayWirePlaces,
+  lrmoeArrayRowLists,   /* pairs of each row that this rank sends */
+  lrmoeArrayTokenLists, /* rows of each token that come home */
+  lrmoeArrayWordsOut,   /* places of words to be packed ... */
+  lrmoeArrayWordsIn,    /* ... and where those that come go */
+  lrmoeArrayKeys,
+  lrmoeArrayAllKeys,
+  lrmoeArrayFlags,
+  lrmoeArrayHeads,
+  lrmoeArraySelection, /* pieces of keys, and what is selected from them */
+  lrmoeArrayRuns,      /* arguments of experts */
   lrmoeArrayHandoffOffsets,
   lrmoeArrayHandoffStayed,
   lrmoeArrayHandoffExperts,
   lrmoeArrayHandoffRows, /* fwdRow, gRow, xRow, dxRow in one */
   lrmoeArrayHandoffWeights,
   lrmoeArrayKeptSegments,
-  lrmoeArrayDAlpha,
   lrmoeArrayScratch,  /* of one phase */
   lrmoeArrayScratch2, /* of one phase */
   lrmoeNumStepArrays
+};
+
+/* The same in the backend's memory. */
+enum lrmoeStepBlock {
+  lrmoeBlockXRows,
+  lrmoeBlockSaved,
+  lrmoeBlockPhiLocal,
+  lrmoeBlockPhiSorted,
+  lrmoeBlockOwnerRows,
+  lrmoeBlockExactAlpha,
+  lrmoeBlockNorms,
+  lrmoeBlockKeys,
+  lrmoeBlockAllKeys, /* of all ranks, as they came and by expert */
+  lrmoeBlockFlags,
+  lrmoeBlockHeads,
+  lrmoeBlockDAlpha,
+  lrmoeBlockWords, /* of one phase: words on their way */
+  lrmoeNumStepBlocks
 };
 
 /* Pairs of one (source, instance): consecutive in wire and in local order. */
@@ -90,14 +110,29 @@ struct lrmoeMeter {
   int64_t peak;
 };
 
+/* Arrays that the host filled in for the forward pass, as kernels see them. */
+struct lrmoeStepDevice {
+  int64_t *sortedTokens; /* [numPairs] */
+  float *sortedWeights;  /* [numPairs] */
+  int64_t *wire;         /* [numPairs] */
+  int64_t *wirePlaces;   /* [local] */
+  int64_t *xRow;         /* [local] */
+  float *alpha;          /* [local] */
+};
+
+/* "Device" marks what lies in the backend's memory; all else is the host's. */
 struct lrmoeStep {
   struct lrmoeLayer *layer;
   struct lrmoeStep *next; /* in the layer's pool */
+  lrmoeStream_t stream;   /* of the call that runs */
   const struct lrmoePlan *plan;
   enum lrmoeStepState state;
   uint64_t version; /* of the weights that forward used */
   int64_t number;   /* of the step within the layer; the same on all ranks */
   struct lrmoeBuffer arrays[lrmoeNumStepArrays];
+  struct lrmoeTwin twins[lrmoeNumStepArrays];
+  struct lrmoeBlock blocks[lrmoeNumStepBlocks];
+  struct lrmoeStepDevice device;
   int32_t *replicaSlots; /* [plan instances] slot on its rank, -1 at home */
   int holdsReplicas;
 
@@ -113,7 +148,7 @@ struct lrmoeStep {
   int64_t *sorted;        /* [numPairs] pair ids */
   float *sortedWeights;   /* [numPairs] */
   int64_t *sortedTokens;  /* [numPairs] */
-  float *phiSorted;       /* [numPairs] |phi|, from combine */
+  float *phiSorted;       /* device [numPairs] |phi|, from combine */
   int64_t *expertOffsets; /* [E + 1] into sorted */
   int32_t *dest;          /* [T, k] executor, -1: none */
   int64_t *wire;          /* [numPairs] index into sorted, in wire order */
@@ -131,18 +166,20 @@ struct lrmoeStep {
   int64_t *xRow;                 /* [local] row of x */
   int32_t *pairToken;            /* [local] token on its source */
   float *alpha;                  /* [local] */
-  void *xRows;                   /* [rows, H]; with state none until combine */
-  void *saved;                   /* [local, 2F or F] FC1 output, or NULL */
-  float *phiLocal;               /* [local] |phi|; until combine */
+  int64_t *wirePlaces;           /* [local] local place of each in wire order */
+  void *xRows;     /* device [rows, H]; with state none until combine */
+  void *saved;     /* device [local, 2F or F] FC1 output, or NULL */
+  float *phiLocal; /* device [local] |phi|; until combine */
 
   /* Exact router gradients. */
-  void *ownerRows;   /* [numPairs, H] in wire order: experts' outputs */
-  float *exactAlpha; /* owner: [T, k]; executor: [local] */
+  void *ownerRows;   /* device [numPairs, H] in wire order: experts' outputs */
+  float *exactAlpha; /* device; owner: [T, k]; executor: [local] */
   int64_t *allRows;  /* executor: [local] row of g of every pair */
 
   /* Backward, as source. */
   lrmoeBackwardConfig_t config;
-  uint32_t *keys;        /* [numPairs] in sorted order */
+  uint32_t *keys;        /* [numPairs] in sorted order, once selected */
+  uint32_t *deviceKeys;  /* device, the same */
   uint8_t *kept;         /* [T, k] */
   int32_t *backDest;     /* [T, k] executor in backward, -1: dropped */
   int64_t *keptWire;     /* [kept] index into sorted, by (executor, expert,
@@ -167,8 +204,12 @@ struct lrmoeStep {
   int64_t *alphaRecvOffsets; /* [G + 1] moved pairs of each source */
   int64_t *keptSegments; /* [numInstances, 2, G] + 1: first handoff row of each
                             (instance, stayed or moved, source) */
+  int64_t *fwdRow;       /* [handoff], as gRow and xRow what `handoff` shows */
+  int64_t *gRow;         /* [handoff] */
+  int64_t *backXRow;     /* [handoff] */
   int64_t *dxRow;        /* [handoff] place of its dx, without gaps */
-  float *dAlpha;         /* [handoff] */
+  float *backWeights;    /* [handoff] */
+  float *dAlpha;         /* device [handoff] */
   lrmoeHandoff_t handoff;
   int isFused;
   int64_t numPut; /* handoff rows whose dx has been given */
@@ -184,11 +225,31 @@ lrmoeResult_t lrmoeStepReserve(struct lrmoeStep *step,
 #define LRMOE_RESERVE(step, array, count, pointer) \
   lrmoeStepReserve(step, array, count, sizeof **(pointer), pointer)
 
+/* The same in the backend's memory. */
+lrmoeResult_t lrmoeStepReserveBlock(struct lrmoeStep *step,
+                                    enum lrmoeStepBlock block, int64_t bytes,
+                                    void *pointer);
+
+/* *device = `count` elements of a host array for the kernels; `array` names its
+ * twin, which one upload of a phase may use. */
+lrmoeResult_t lrmoeStepUpload(struct lrmoeStep *step, enum lrmoeStepArray array,
+                              const void *host, int64_t bytes, void *device);
+
+#define LRMOE_UPLOAD(step, array, count, host, device)                  \
+  lrmoeStepUpload(step, array, host, (count) * (int64_t)sizeof *(host), \
+                  (device))
+
+/* *host = bytes of backend memory, to be read after lrmoeStepSynchronize. */
+lrmoeResult_t lrmoeStepDownload(struct lrmoeStep *step,
+                                enum lrmoeStepArray array, const void *device,
+                                int64_t bytes, void *host);
+lrmoeResult_t lrmoeStepSynchronize(const struct lrmoeStep *step);
+
 void lrmoeStepFree(struct lrmoeStep *step);
 
 /* lrmoeInvalidUsage, in the caller's name, unless the step's state is within
  * [low, high]. */
-lrmoeResult_t lrmoeStepExpect(const struct lrmoeStep *step, const char *call,
+lrmoeResult_t lrmoeStepExpect(struct lrmoeStep *step, const char *call,
                               enum lrmoeStepState low, enum lrmoeStepState high,
                               lrmoeStream_t stream);
 

@@ -1,20 +1,17 @@
 /* Loading of GEMM modules: see gemm.h.
  *
- * A module is looked for in LRMOE_GEMM_PATH and nowhere else; if that is
- * unset, beside the object that this code is in (liblrmoe.so), then where the
- * dynamic loader looks.  It is opened with local symbols, so that its BLAS
- * cannot take the place of the host's. */
+ * A module is opened with local symbols (module.h), so that its BLAS cannot take
+ * the place of the host's. */
 #include "kernels/gemm.h"
 
 #include "base/log.h"
 #include "base/param.h"
+#include "kernels/module.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What a module needs, for the message when it is missing. */
 static const struct {
@@ -55,39 +52,18 @@ static lrmoeResult_t failMissing(const char *name, const char *reason) {
                       "no GEMM module \"%s\" (openblas, onednn or reference): "
                       "%s",
                       name, reason);
-  return LRMOE_FAIL(lrmoeNotInstalled,
-                    "GEMM module \"%s\" is missing: install %s and build "
-                    "LRMoE again, set LRMOE_GEMM_PATH to its folder, or choose "
-                    "the GEMM \"reference\" (slow): %s",
-                    name, package, reason);
-}
-
-/* Folder of the object that holds this function, with its last slash. */
-static void ownFolder(char *folder, size_t room) {
-  static const char anchor;
-  Dl_info info;
-  *folder = 0;
-  if (!dladdr(&anchor, &info) || !info.dli_fname) return;
-  const char *slash = strrchr(info.dli_fname, '/');
-  if (!slash) return;
-  size_t length = (size_t)(slash - info.dli_fname) + 1;
-  if (length >= room) return;
-  memcpy(folder, info.dli_fname, length);
-  folder[length] = 0;
+  return LRMOE_FAIL(
+      lrmoeNotInstalled,
+      "GEMM module \"%s\" is missing: install %s and build "
+      "LRMoE again, set LRMOE_MODULE_PATH to its folder, or choose "
+      "the GEMM \"reference\" (slow): %s",
+      name, package, reason);
 }
 
 static void *openModule(const char *name) {
-  char path[PATH_MAX];
-  char folder[PATH_MAX / 2];
-  const char *given = lrmoeParamGetText(lrmoeParamGemmPath);
-  if (*given)
-    snprintf(folder, sizeof folder, "%s/", given);
-  else
-    ownFolder(folder, sizeof folder);
-  snprintf(path, sizeof path, "%sliblrmoe_gemm_%s.so", folder, name);
-  if (*given || !access(path, F_OK)) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  snprintf(path, sizeof path, "liblrmoe_gemm_%s.so", name);
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  char file[64];
+  snprintf(file, sizeof file, "liblrmoe_gemm_%s.so", name);
+  return lrmoeModuleOpen(file);
 }
 
 static lrmoeResult_t enterModule(const char *name, void *handle,

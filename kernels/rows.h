@@ -65,16 +65,21 @@ struct lrmoeRowKernels {
   void (*gather)(const struct lrmoeRows *rows, int64_t numRows,
                  lrmoeDataType_t outType, void *out);
 
-  /* out[index[i]] += scale[i] * rows[i], fp32, in order of i; scale NULL: 1,
-   * index NULL: i. */
-  void (*addRows)(int64_t width, int64_t numRows, const float *rows,
-                  const float *scale, const int64_t *index, float *out);
+  /* out row i = scale[i] * rows[i], rounded to outType; scale NULL: 1. */
+  void (*scaleRows)(int64_t width, int64_t numRows, const float *rows,
+                    const float *scale, lrmoeDataType_t outType, void *out);
 
-  /* out row t = sum, in list order, of rows[list[offsets[t] ..]] in fp32,
-   * rounded once to rows' type; a row without entries is zero.  `rows.index`
-   * is not used. */
+  /* out row t = sum, in list order, of weights[j] * row j, j in
+   * list[offsets[t] .. offsets[t + 1]), in fp32, rounded once to rows' type;
+   * weights NULL: 1.  A row without entries is zero, one unweighted entry
+   * alone keeps its bits.  `rows.index` is not used. */
   void (*gatherSum)(const struct lrmoeRows *rows, int64_t numOut,
-                    const int64_t *offsets, const int64_t *list, void *out);
+                    const int64_t *offsets, const int64_t *list,
+                    const float *weights, void *out);
+
+  /* out[i] = <row i of a, row i of b>, reproducible. */
+  void (*sumProducts)(const struct lrmoeRows *a, const struct lrmoeRows *b,
+                      int64_t numRows, float *out);
 
   void (*activationForward)(const struct lrmoeActivationForward *args);
   void (*activationBackward)(const struct lrmoeActivationBackward *args);

@@ -95,45 +95,92 @@ static void gather(const struct lrmoeRows *rows, int64_t numRows,
   }
 }
 
-static void addRows(int64_t width, int64_t numRows, const float *rows,
-                    const float *scale, const int64_t *index, float *out) {
+static void sumProducts(const struct lrmoeRows *a, const struct lrmoeRows *b,
+                        int64_t numRows, float *out) {
+  float left[blockElements];
+  float right[blockElements];
   for (int64_t i = 0; i < numRows; i++) {
-    const float *restrict from = rows + i * width;
-    float *restrict to = out + (index ? index[i] : i) * width;
-    float factor = scale ? scale[i] : 1;
-    for (int64_t j = 0; j < width; j++)
-      to[j] += factor * from[j];
+    const void *rowA = rowAt(a, i);
+    const void *rowB = rowAt(b, i);
+    struct lanes lanes = {0};
+    for (int64_t j = 0; rowA && rowB && j < a->width; j += blockElements) {
+      loadPadded(a, rowA, j, left);
+      loadPadded(b, rowB, j, right);
+      addProducts(&lanes, left, right);
+    }
+    out[i] = foldLanes(&lanes);
   }
 }
 
-/* One row of gatherSum; the sum begins with the first entry, so that one
- * entry alone keeps its bits (-0 too). */
-static void sumListed(const struct lrmoeRows *rows, int64_t numEntries,
-                      const int64_t *list, void *out) {
-  float sum[blockElements];
+static void scaleRows(int64_t width, int64_t numRows, const float *rows,
+                      const float *scale, lrmoeDataType_t outType, void *out) {
   float block[blockElements];
+  for (int64_t i = 0; i < numRows; i++) {
+    const float *from = rows + i * width;
+    void *to = elementAtMutable(out, outType, i * width);
+    float factor = scale ? scale[i] : 1;
+    for (int64_t j = 0; j < width; j += blockElements) {
+      int64_t left = width - j;
+      int64_t n = left < blockElements ? left : blockElements;
+      for (int64_t k = 0; k < n; k++)
+        block[k] = factor * from[j + k];
+      storeBlock(outType, block, n, elementAtMutable(to, outType, j));
+    }
+  }
+}
+
+/* What the rows of one sum are, and where it goes. */
+struct listedRows {
+  const struct lrmoeRows *rows;
+  int64_t numEntries;
+  const int64_t *list;
+  const float *weights;
+  void *out;
+};
+
+/* Adds one entry's block to the sum; the first begins it, so that one entry
+ * alone keeps its bits (-0 too). */
+static void addEntry(const struct listedRows *sum, int64_t entry, int64_t first,
+                     int64_t n, float *total) {
+  float block[blockElements];
+  const struct lrmoeRows *rows = sum->rows;
+  int64_t row = sum->list[entry];
+  float *to = entry ? block : total;
+  loadBlock(rows->type,
+            elementAt(rows->data, rows->type, row * rows->width + first), n,
+            to);
+  if (sum->weights) {
+    float weight = sum->weights[row];
+    for (int64_t k = 0; k < n; k++)
+      to[k] *= weight;
+  }
+  for (int64_t k = 0; entry && k < n; k++)
+    total[k] += block[k];
+}
+
+static void sumListed(const struct listedRows *sum) {
+  float total[blockElements];
+  const struct lrmoeRows *rows = sum->rows;
   for (int64_t j = 0; j < rows->width; j += blockElements) {
     int64_t left = rows->width - j;
     int64_t n = left < blockElements ? left : blockElements;
-    for (int64_t entry = 0; entry < numEntries; entry++) {
-      const void *from =
-          elementAt(rows->data, rows->type, list[entry] * rows->width + j);
-      loadBlock(rows->type, from, n, entry ? block : sum);
-      for (int64_t k = 0; entry && k < n; k++)
-        sum[k] += block[k];
-    }
-    storeBlock(rows->type, sum, n, elementAtMutable(out, rows->type, j));
+    for (int64_t entry = 0; entry < sum->numEntries; entry++)
+      addEntry(sum, entry, j, n, total);
+    storeBlock(rows->type, total, n, elementAtMutable(sum->out, rows->type, j));
   }
 }
 
 static void gatherSum(const struct lrmoeRows *rows, int64_t numOut,
-                      const int64_t *offsets, const int64_t *list, void *out) {
+                      const int64_t *offsets, const int64_t *list,
+                      const float *weights, void *out) {
   size_t rowBytes = (size_t)(rows->width * elementBytes(rows->type));
   for (int64_t t = 0; t < numOut; t++) {
     void *to = elementAtMutable(out, rows->type, t * rows->width);
     int64_t numEntries = offsets[t + 1] - offsets[t];
+    const struct listedRows sum = {rows, numEntries, list + offsets[t], weights,
+                                   to};
     if (numEntries)
-      sumListed(rows, numEntries, list + offsets[t], to);
+      sumListed(&sum);
     else
       memset(to, 0, rowBytes);
   }
@@ -149,8 +196,9 @@ const struct lrmoeRowKernels LEVEL_TABLE(LRMOE_LEVEL) = {
     .sumSquares = sumSquares,
     .sumAbs = sumAbs,
     .gather = gather,
-    .addRows = addRows,
+    .scaleRows = scaleRows,
     .gatherSum = gatherSum,
+    .sumProducts = sumProducts,
     .activationForward = activationForward,
     .activationBackward = activationBackward,
 };

@@ -19,9 +19,8 @@ void *oracleZeroed(int64_t count, size_t bytes) {
   return block;
 }
 
-/* Conversion by the row kernels, which have exhaustive tests of their own. */
-static void convert(lrmoeDataType_t from, const void *in, lrmoeDataType_t to,
-                    int64_t count, void *out) {
+void oracleConvert(lrmoeDataType_t from, const void *in, lrmoeDataType_t to,
+                   int64_t count, void *out) {
   const struct lrmoeRowKernels *kernels = NULL;
   if (lrmoeRowKernelsGet(&kernels) != lrmoeSuccess) abort();
   const struct lrmoeRows row = {in, NULL, from, count};
@@ -32,8 +31,8 @@ static float roundTo(lrmoeDataType_t type, double value) {
   float in[8] = {(float)value};
   float out[8];
   uint32_t raw[8];
-  convert(lrmoeFloat32, in, type, 8, raw);
-  convert(type, raw, lrmoeFloat32, 8, out);
+  oracleConvert(lrmoeFloat32, in, type, 8, raw);
+  oracleConvert(type, raw, lrmoeFloat32, 8, out);
   return out[0];
 }
 
@@ -46,8 +45,8 @@ static void makeMatrix(const struct oracleCase *spec, uint64_t stream,
         (float)(scale *
                 (2 * oracleUniform(spec->seed, stream, (uint64_t)i) - 1));
   *raw = oracleZeroed(count, sizeof(float));
-  convert(lrmoeFloat32, values, spec->type, count, *raw);
-  convert(spec->type, *raw, lrmoeFloat32, count, values);
+  oracleConvert(lrmoeFloat32, values, spec->type, count, *raw);
+  oracleConvert(spec->type, *raw, lrmoeFloat32, count, values);
   *real = values;
 }
 
@@ -93,8 +92,8 @@ static void poison(const struct oracleCase *spec, struct oracleRank *rank,
                    int64_t numTokens) {
   for (int64_t t = 0; t < numTokens && t < spec->numPoison; t++)
     rank->gf[t * spec->hidden + t % spec->hidden] = t % 2 ? NAN : INFINITY;
-  convert(lrmoeFloat32, rank->gf, spec->type, numTokens * spec->hidden,
-          rank->g);
+  oracleConvert(lrmoeFloat32, rank->gf, spec->type, numTokens * spec->hidden,
+                rank->g);
 }
 
 static void makeRank(const struct oracleCase *spec, int rank,
@@ -109,7 +108,7 @@ static void makeRank(const struct oracleCase *spec, int rank,
     out->gf[i] = out->gf[i - spec->hidden];
   for (int64_t i = spec->hidden; i < count && spec->equalScores > 0; i++)
     out->xf[i] = out->xf[i - spec->hidden];
-  convert(lrmoeFloat32, out->xf, spec->type, count, out->x);
+  oracleConvert(lrmoeFloat32, out->xf, spec->type, count, out->x);
   poison(spec, out, numTokens);
 }
 

@@ -41,6 +41,10 @@ struct oracleCase {
 };
 
 /* Zeros for the caller to free; aborts without memory. */
+/* Conversion by the row kernels, which have exhaustive tests of their own. */
+void oracleConvert(lrmoeDataType_t from, const void *in, lrmoeDataType_t to,
+                   int64_t count, void *out);
+
 void *oracleZeroed(int64_t count, size_t bytes);
 
 int64_t oracleMostTokens(const struct oracleCase *spec);

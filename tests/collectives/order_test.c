@@ -162,7 +162,7 @@ static int exchangeOnce(const struct testRank *self, lrmoeComm_t comm) {
   int64_t sent = 0;
   const struct lrmoeExchange exchange = {send,        sendOffsets, recv,
                                          recvOffsets, 1,           0};
-  RANK_OK(self, lrmoeExchangeRun(comm, &exchange, 1, &sent));
+  RANK_OK(self, lrmoeExchangeRun(comm, &exchange, 1, NULL, &sent));
   RANK_TRUE(self,
             sent == sendOffsets[numRanks] - bytesOf(self->rank, self->rank));
   for (int p = 0; p < numRanks; p++)

@@ -54,9 +54,7 @@ static int shareTensor(struct driver *d, int32_t e, int tensor) {
   int64_t count = countOf(d, tensor);
   RANK_OK(d->self, lrmoeBroadcast(raw, raw, (size_t)count, spec->type,
                                   d->oracle->homes[e], d->comm, NULL));
-  const struct lrmoeRows rows = {raw, NULL, spec->type, count};
-  d->layer->experts.kernels->gather(&rows, 1, lrmoeFloat32,
-                                    tensor ? w->w2f : w->w1f);
+  oracleConvert(spec->type, raw, lrmoeFloat32, count, tensor ? w->w2f : w->w1f);
   return 0;
 }
 
@@ -139,8 +137,8 @@ END_TEST
 /* Bytes of rows that the step holds, and what it says that it holds. */
 static int holdOnce(struct driver *d, int64_t *rows, int64_t *said) {
   if (driverForward(d)) return 1;
-  *rows = (int64_t)(d->step->arrays[lrmoeArraySaved].bytes +
-                    d->step->arrays[lrmoeArrayXRows].bytes);
+  *rows = (int64_t)(d->step->blocks[lrmoeBlockSaved].bytes +
+                    d->step->blocks[lrmoeBlockXRows].bytes);
   if (driverBackward(d, NULL, 0)) return 1;
   lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
   RANK_OK(d->self, lrmoeStepGetStats(d->step, &stats));

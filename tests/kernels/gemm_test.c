@@ -229,7 +229,7 @@ START_TEST(wrongModulesAreRefused) {
       {"../openblas", lrmoeInvalidArgument, "../openblas"},
   };
   const struct lrmoeGemmModule *module = NULL;
-  unsetenv("LRMOE_GEMM_PATH"); /* they lie beside this program */
+  unsetenv("LRMOE_MODULE_PATH"); /* they lie beside this program */
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     ASSERT_RESULT(lrmoeGemmLoad(wrong[i].name, &module), wrong[i].result);
     ck_assert_msg(strstr(lrmoeGetLastError(), wrong[i].message) != NULL, "%s",
@@ -266,13 +266,13 @@ START_TEST(forkedChildMultiplies) {
 }
 END_TEST
 
-/* Nothing where LRMOE_GEMM_PATH points: the message says what to do. */
+/* Nothing where LRMOE_MODULE_PATH points: the message says what to do. */
 START_TEST(missingModuleSaysWhatToInstall) {
   const struct lrmoeGemmModule *module = NULL;
-  setenv("LRMOE_GEMM_PATH", "/nonexistent", 1);
+  setenv("LRMOE_MODULE_PATH", "/nonexistent", 1);
   ASSERT_RESULT(lrmoeGemmLoad("openblas", &module), lrmoeNotInstalled);
   ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "libopenblas-dev"));
-  ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "LRMOE_GEMM_PATH"));
+  ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "LRMOE_MODULE_PATH"));
   ASSERT_RESULT(lrmoeGemmLoad("onednn", &module), lrmoeNotInstalled);
   ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "libdnnl-dev"));
   ASSERT_OK(lrmoeGemmLoad("reference", &module));

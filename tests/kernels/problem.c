@@ -30,6 +30,7 @@ struct problem problemMake(struct naiveRandom *random,
   made.w2 = naiveRandomArray(random, shape->type, hidden * shape->ffn, 0.5);
   made.saved = zeros(numRows * made.fc1Width, naiveTypeBytes(shape->type));
   made.phiNorm = zeros(numRows, sizeof(float));
+  made.rows = zeros(numRows * hidden, naiveTypeBytes(shape->type));
   made.y = zeros(made.numTokens * hidden, sizeof(float));
   made.dw1 = zeros(made.fc1Width * hidden, sizeof(float));
   made.dw2 = zeros(hidden * shape->ffn, sizeof(float));
@@ -43,7 +44,7 @@ void problemFree(struct problem *problem) {
                     problem->alpha, problem->w1,      problem->w2,
                     problem->saved, problem->phiNorm, problem->y,
                     problem->dw1,   problem->dw2,     problem->dx,
-                    problem->dAlpha};
+                    problem->rows,  problem->dAlpha};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     free(arrays[i]);
 }
@@ -58,23 +59,14 @@ lrmoeResult_t problemForward(struct problem *problem,
       .alpha = problem->alpha,
       .saved = problem->saved,
       .phiNorm = problem->phiNorm,
-      .y = problem->y,
-      .yIndex = problem->token,
+      .y = problem->rows,
   };
-  memset(problem->y, 0,
-         (size_t)(problem->numTokens * problem->shape.hidden) * sizeof(float));
-  return lrmoeExpertRunForward(context, &args);
-}
-
-static lrmoeResult_t sink(void *user, int64_t first, int64_t rows,
-                          const float *dx, const float *dAlpha) {
-  struct problem *problem = user;
   int64_t hidden = problem->shape.hidden;
-  if (first != problem->numSunk || first + rows > problem->numRows)
-    return lrmoeInternalError;
-  memcpy(problem->dx + first * hidden, dx, (size_t)(rows * hidden) * 4);
-  memcpy(problem->dAlpha + first, dAlpha, (size_t)rows * 4);
-  problem->numSunk += rows;
+  memset(problem->y, 0, (size_t)(problem->numTokens * hidden) * sizeof(float));
+  LRMOE_CHECK(lrmoeExpertCpuForward(context, 1, &args, NULL));
+  for (int64_t i = 0; i < problem->numRows * hidden; i++)
+    problem->y[problem->token[i / hidden] * hidden + i % hidden] +=
+        (float)naiveGet(problem->shape.type, problem->rows, i);
   return lrmoeSuccess;
 }
 
@@ -90,14 +82,16 @@ lrmoeResult_t problemBackward(struct problem *problem,
       .x = {problem->x, problem->token, type, hidden},
       .saved = {problem->saved, NULL, type, problem->fc1Width},
       .alpha = problem->alpha,
-      .sink = sink,
-      .user = problem,
+      .dx = problem->rows,
+      .dAlpha = problem->dAlpha,
   };
-  problem->numSunk = 0;
   if (problem->dw1)
     memset(problem->dw1, 0, (size_t)(problem->fc1Width * hidden) * 4);
   if (problem->dw2) memset(problem->dw2, 0, (size_t)(hidden * ffn) * 4);
-  return lrmoeExpertRunBackward(context, &args);
+  LRMOE_CHECK(lrmoeExpertCpuBackward(context, 1, &args, NULL));
+  for (int64_t i = 0; i < problem->numRows * hidden; i++)
+    problem->dx[i] = (float)naiveGet(type, problem->rows, i);
+  return lrmoeSuccess;
 }
 
 /* Naive passes, row by row. */

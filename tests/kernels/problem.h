@@ -3,7 +3,7 @@
 #ifndef LRMOE_TESTS_KERNELS_PROBLEM_H
 #define LRMOE_TESTS_KERNELS_PROBLEM_H
 
-#include "kernels/expert.h"
+#include "kernels/expert_cpu.h"
 #include "naive.h"
 
 struct problem {
@@ -25,7 +25,7 @@ struct problem {
   float *dw2;
   float *dx; /* [numRows, H] */
   float *dAlpha;
-  int64_t numSunk; /* rows that the sink has seen */
+  void *rows; /* [numRows, H] y or dx as the kernels give it */
 };
 
 struct problem problemMake(struct naiveRandom *random,

@@ -131,38 +131,32 @@ START_TEST(gatherConverts) {
 }
 END_TEST
 
-START_TEST(addRowsAddsInOrder) {
+START_TEST(scaleRowsRoundsOnce) {
   struct naiveRandom random = {(uint64_t)_i};
   struct shape shape = randomShape(&random);
+  lrmoeDataType_t type = naiveTypes[_i % 3];
   int64_t count = shape.numRows * shape.width;
-  int64_t outCount = shape.numStored * shape.width;
+  size_t bytes = (size_t)count * naiveTypeBytes(type);
   float *rows = naiveRandomArray(&random, lrmoeFloat32, count, 2);
   float *scale = naiveRandomArray(&random, lrmoeFloat32, shape.numRows, 2);
-  float *start = naiveRandomArray(&random, lrmoeFloat32, outCount, 2);
-  float *expected = malloc((size_t)outCount * 4);
-  float *got = malloc((size_t)outCount * 4);
-  int64_t index[maxRows];
+  void *expected = malloc(bytes + 1);
+  void *got = malloc(bytes + 1);
   const float *given = _i % 2 ? scale : NULL;
-  memcpy(expected, start, (size_t)outCount * 4);
-  for (int64_t i = 0; i < shape.numRows; i++) {
-    index[i] = naiveRandomBelow(&random, shape.numStored);
-    for (int64_t j = 0; j < shape.width; j++) {
-      volatile float product =
-          (given ? scale[i] : 1) * rows[i * shape.width + j];
-      expected[index[i] * shape.width + j] += product;
-    }
+  for (int64_t i = 0; i < count; i++) {
+    volatile float product = (given ? scale[i / shape.width] : 1) * rows[i];
+    naivePut(type, expected, i, naiveRound(type, product));
   }
   for (int level = 0; level < numLevels; level++) {
     const struct lrmoeRowKernels *kernels =
         lrmoeRowKernelsFind(levelNames[level]);
     if (!kernels) continue;
-    memcpy(got, start, (size_t)outCount * 4);
-    kernels->addRows(shape.width, shape.numRows, rows, given, index, got);
-    assertSameBits(got, expected, (size_t)outCount * 4, kernels->isa);
+    memset(got, 0x5a, bytes + 1);
+    kernels->scaleRows(shape.width, shape.numRows, rows, given, type, got);
+    assertSameBits(got, expected, bytes, kernels->isa);
+    ck_assert_int_eq(((char *)got)[bytes], 0x5a);
   }
   free(rows);
   free(scale);
-  free(start);
   free(expected);
   free(got);
 }
@@ -171,14 +165,15 @@ END_TEST
 /* Sums in list order in fp32, rounded once. */
 static void naiveGatherSum(const struct lrmoeRows *rows, int64_t numOut,
                            const int64_t *offsets, const int64_t *list,
-                           void *out) {
+                           const float *weights, void *out) {
   for (int64_t t = 0; t < numOut; t++)
     for (int64_t j = 0; j < rows->width; j++) {
       float sum = 0;
       for (int64_t entry = offsets[t]; entry < offsets[t + 1]; entry++) {
-        volatile float next =
-            sum + (float)naiveGet(rows->type, rows->data,
-                                  list[entry] * rows->width + j);
+        volatile float term = (float)naiveGet(rows->type, rows->data,
+                                              list[entry] * rows->width + j);
+        if (weights) term *= weights[list[entry]];
+        volatile float next = sum + term;
         sum = next;
       }
       naivePut(rows->type, out, t * rows->width + j,
@@ -201,18 +196,51 @@ START_TEST(gatherSumRoundsOnce) {
       (size_t)(numOut * given.shape.width) * naiveTypeBytes(given.rows.type);
   void *expected = malloc(bytes + 1);
   void *got = malloc(bytes + 1);
-  naiveGatherSum(&given.rows, numOut, offsets, list, expected);
+  float *all =
+      naiveRandomArray(&random, lrmoeFloat32, given.shape.numStored, 2);
+  const float *weights = _i % 2 ? all : NULL;
+  naiveGatherSum(&given.rows, numOut, offsets, list, weights, expected);
   for (int level = 0; level < numLevels; level++) {
     const struct lrmoeRowKernels *kernels =
         lrmoeRowKernelsFind(levelNames[level]);
     if (!kernels) continue;
     memset(got, 0x5a, bytes + 1);
-    kernels->gatherSum(&given.rows, numOut, offsets, list, got);
+    kernels->gatherSum(&given.rows, numOut, offsets, list, weights, got);
     assertSameBits(got, expected, bytes, kernels->isa);
     ck_assert_int_eq(((char *)got)[bytes], 0x5a);
   }
+  free(all);
   free(expected);
   free(got);
+  freeCase(&given);
+}
+END_TEST
+
+/* Products of rows follow the rule of invariant 4, as sums do. */
+START_TEST(productsFollowTheContract) {
+  struct naiveRandom random = {(uint64_t)_i};
+  struct rowsCase given = makeCase(&random, _i);
+  lrmoeDataType_t type = naiveTypes[_i / 3 % 3];
+  int64_t width = given.shape.width;
+  void *data =
+      naiveRandomArray(&random, type, (given.shape.numRows + 1) * width, 3);
+  const struct lrmoeRows other = {data, NULL, type, width};
+  float got[maxRows];
+  float terms[maxWidth];
+  for (int level = 0; level < numLevels; level++) {
+    const struct lrmoeRowKernels *kernels =
+        lrmoeRowKernelsFind(levelNames[level]);
+    if (!kernels) continue;
+    kernels->sumProducts(&given.rows, &other, given.shape.numRows, got);
+    for (int64_t i = 0; i < given.shape.numRows; i++) {
+      for (int64_t j = 0; j < width; j++)
+        terms[j] = (float)naiveRowGet(&given.rows, i, j) *
+                   (float)naiveRowGet(&other, i, j);
+      float expected = naiveLaneSum(terms, width);
+      assertSameBits(&got[i], &expected, sizeof expected, kernels->isa);
+    }
+  }
+  free(data);
   freeCase(&given);
 }
 END_TEST
@@ -269,7 +297,8 @@ int main(void) {
   tcase_set_timeout(tests, 60);
   tcase_add_loop_test(tests, sumsFollowTheRule, 0, numShapes);
   tcase_add_loop_test(tests, gatherConverts, 0, numShapes);
-  tcase_add_loop_test(tests, addRowsAddsInOrder, 0, numShapes);
+  tcase_add_loop_test(tests, scaleRowsRoundsOnce, 0, numShapes);
+  tcase_add_loop_test(tests, productsFollowTheContract, 0, numShapes);
   tcase_add_loop_test(tests, gatherSumRoundsOnce, 0, numShapes);
   tcase_add_test(tests, specialValuesReachTheSums);
   tcase_add_test(tests, levelsAreChosen);

@@ -1,0 +1,249 @@
+/* The CPU backend: the host's memory, and calls that finish before they
+ * return (see backend.h). */
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "kernels/backend.h"
+#include "kernels/expert_cpu.h"
+#include "kernels/select.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* Failures of this backend are recorded where they are found. */
+static const char *lastError(void) {
+  return NULL;
+}
+
+/* ---- Memory ---- */
+
+static lrmoeResult_t memAlloc(size_t bytes, void **pointer) {
+  struct lrmoeBuffer buffer = {0};
+  LRMOE_CHECK(lrmoeBufferReserve(&buffer, bytes ? bytes : 1));
+  *pointer = buffer.data;
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t memFree(void *pointer) {
+  struct lrmoeBuffer buffer = {.data = pointer};
+  lrmoeBufferFree(&buffer);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t copy(void *to, const void *from, size_t bytes,
+                          enum lrmoeCopyKind kind, lrmoeStream_t stream) {
+  (void)kind, (void)stream;
+  if (bytes && to != from) memcpy(to, from, bytes);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t clear(void *to, size_t bytes, lrmoeStream_t stream) {
+  (void)stream;
+  if (bytes) memset(to, 0, bytes);
+  return lrmoeSuccess;
+}
+
+/* ---- Streams: all is done already ---- */
+
+static lrmoeResult_t synchronize(lrmoeStream_t stream) {
+  (void)stream;
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t eventCreate(void **event) {
+  *event = NULL;
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t eventRecord(void *event, lrmoeStream_t stream) {
+  (void)event, (void)stream;
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t eventDone(void *event) {
+  (void)event;
+  return lrmoeSuccess;
+}
+
+/* ---- Rows ---- */
+
+/* All levels give the same bits, so the first choice stands. */
+static lrmoeResult_t getKernels(const struct lrmoeRowKernels **kernels) {
+  static _Atomic(const struct lrmoeRowKernels *) chosen;
+  *kernels = atomic_load_explicit(&chosen, memory_order_relaxed);
+  if (*kernels) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeRowKernelsGet(kernels));
+  atomic_store_explicit(&chosen, *kernels, memory_order_relaxed);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t norms(const struct lrmoeNorms *args,
+                           lrmoeStream_t stream) {
+  (void)stream;
+  const struct lrmoeRowKernels *kernels = NULL;
+  LRMOE_CHECK(getKernels(&kernels));
+  if (args->isAbs) {
+    kernels->sumAbs(&args->rows, args->numRows, args->out);
+    return lrmoeSuccess;
+  }
+  kernels->sumSquares(&args->rows, args->numRows, args->out);
+  for (int64_t i = 0; i < args->numRows; i++)
+    args->out[i] = sqrtf(args->out[i]);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t gather(const struct lrmoeGather *args,
+                            lrmoeStream_t stream) {
+  (void)stream;
+  const struct lrmoeRowKernels *kernels = NULL;
+  LRMOE_CHECK(getKernels(&kernels));
+  kernels->gather(&args->rows, args->numRows, args->outType, args->out);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t gatherSum(const struct lrmoeGatherSum *args,
+                               lrmoeStream_t stream) {
+  (void)stream;
+  const struct lrmoeRowKernels *kernels = NULL;
+  LRMOE_CHECK(getKernels(&kernels));
+  kernels->gatherSum(&args->rows, args->numOut, args->offsets, args->list,
+                     args->weights, args->out);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t dotRows(const struct lrmoeDotRows *args,
+                             lrmoeStream_t stream) {
+  (void)stream;
+  const struct lrmoeRowKernels *kernels = NULL;
+  LRMOE_CHECK(getKernels(&kernels));
+  kernels->sumProducts(&args->a, &args->b, args->numRows, args->out);
+  for (int64_t i = 0; i < args->numRows && args->divisors; i++)
+    args->out[i] =
+        args->divisors[i] == 0 ? 0 : args->out[i] / args->divisors[i];
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t addFloats(int64_t count, const float *from, float *to,
+                               lrmoeStream_t stream) {
+  (void)stream;
+  for (int64_t i = 0; i < count; i++)
+    to[i] += from[i];
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t spoilRows(int64_t count, const int64_t *index,
+                               int64_t rowBytes, void *rows,
+                               lrmoeStream_t stream) {
+  (void)stream;
+  for (int64_t i = 0; i < count; i++)
+    memset((char *)rows + index[i] * rowBytes, 0xff, (size_t)rowBytes);
+  return lrmoeSuccess;
+}
+
+/* ---- Words ---- */
+
+static lrmoeResult_t gatherWords(int64_t count, const int64_t *index,
+                                 const void *from, void *to,
+                                 lrmoeStream_t stream) {
+  (void)stream;
+  const uint32_t *source = from;
+  uint32_t *target = to;
+  for (int64_t i = 0; i < count; i++)
+    target[i] = source[index[i]];
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t scatterWords(int64_t count, const int64_t *index,
+                                  const void *from, void *to,
+                                  lrmoeStream_t stream) {
+  (void)stream;
+  const uint32_t *source = from;
+  uint32_t *target = to;
+  for (int64_t i = 0; i < count; i++)
+    if (index[i] >= 0) target[index[i]] = source[i];
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t copyPieces(const struct lrmoePieces *args,
+                                lrmoeStream_t stream) {
+  (void)stream;
+  for (int64_t i = 0; i < args->numPieces; i++)
+    if (args->counts[i])
+      memcpy((uint32_t *)args->to + args->target[i],
+             (const uint32_t *)args->from + args->source[i],
+             (size_t)args->counts[i] * sizeof(uint32_t));
+  return lrmoeSuccess;
+}
+
+/* ---- Selection ---- */
+
+static uint32_t randomKey(const struct lrmoeScores *args, int64_t i) {
+  if (!isfinite(args->gNorms[args->tokens[i]])) return LRMOE_KEY_NON_FINITE;
+  return (uint32_t)(lrmoeMix(args->salt ^ (uint64_t)args->pairs[i]) >> 33);
+}
+
+static lrmoeResult_t scores(const struct lrmoeScores *args,
+                            lrmoeStream_t stream) {
+  (void)stream;
+  switch (args->metric) {
+  case lrmoeMetricLrm:
+    lrmoeScoreLrm(args->numPairs, args->weights, args->tokens, args->gNorms,
+                  args->phiNorms, args->keys);
+    break;
+  case lrmoeMetricRandom:
+    for (int64_t i = 0; i < args->numPairs; i++)
+      args->keys[i] = randomKey(args, i);
+    break;
+  default: /* grad1, grad2 */
+    for (int64_t i = 0; i < args->numPairs; i++)
+      args->keys[i] = lrmoeScoreKey(args->gNorms[args->tokens[i]]);
+    break;
+  }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t selectTop(const struct lrmoeSelection *args,
+                               lrmoeStream_t stream) {
+  (void)stream;
+  for (int64_t s = 0; s < args->numSegments; s++) {
+    int64_t first = args->offsets[s];
+    lrmoeSelectTop(args->offsets[s + 1] - first, args->keys + first,
+                   args->quotas[s], args->flags + first);
+  }
+  return lrmoeSuccess;
+}
+
+const struct lrmoeBackend lrmoeCpuBackend = {
+    .abi = LRMOE_BACKEND_ABI,
+    .name = "cpu",
+    .isHost = 1,
+    .lastError = lastError,
+    .memAlloc = memAlloc,
+    .memFree = memFree,
+    .hostAlloc = memAlloc,
+    .hostFree = memFree,
+    .copy = copy,
+    .clear = clear,
+    .synchronize = synchronize,
+    .eventCreate = eventCreate,
+    .eventRecord = eventRecord,
+    .eventWait = eventDone,
+    .eventDestroy = eventDone,
+    .norms = norms,
+    .gather = gather,
+    .gatherSum = gatherSum,
+    .dotRows = dotRows,
+    .addFloats = addFloats,
+    .spoilRows = spoilRows,
+    .gatherWords = gatherWords,
+    .scatterWords = scatterWords,
+    .copyPieces = copyPieces,
+    .scores = scores,
+    .selectTop = selectTop,
+    .expertOpen = lrmoeExpertCpuOpen,
+    .expertClose = lrmoeExpertCpuClose,
+    .expertScratchBytes = lrmoeExpertCpuScratchBytes,
+    .expertForward = lrmoeExpertCpuForward,
+    .expertBackward = lrmoeExpertCpuBackward,
+    .expertAlpha = lrmoeExpertCpuAlpha,
+};
