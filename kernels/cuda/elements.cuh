@@ -9,8 +9,7 @@
 
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/error.h"
-
-#include <lrmoe_device.h>
+#include "lrmoe_device.h"
 
 namespace lrmoeCuda {
 
@@ -37,7 +36,7 @@ struct PairBf16 {
 struct PairFp16 {
   static __device__ __forceinline__ float2 unpack(uint32_t word) {
     __half2 both;
-    memcpy(&both, &word, sizeof word);
+    memcpy(static_cast<void *>(&both), &word, sizeof word);
     return __half22float2(both);
   }
   static __device__ __forceinline__ uint32_t pack(float low, float high) {

@@ -4,7 +4,7 @@
 #include "kernels/cuda/run.h"
 
 static const struct lrmoeExpertAlpha *argsOf(const struct lrmoeRun *run,
-                                             const struct lrmoeTile *tile) {
+                                             const struct lrmoeCudaTile *tile) {
   const struct lrmoeExpertAlpha *args =
       static_cast<const struct lrmoeExpertAlpha *>(run->args);
   return &args[tile->entry];
@@ -16,7 +16,7 @@ static lrmoeResult_t runGPhi(const struct lrmoeRun *run) {
   struct lrmoeGatherTiles gather = {};
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     const struct lrmoeExpertAlpha *args = argsOf(run, tile);
     const char *g =
         lrmoeOperandRows(run, tile, &args->g, run->space.rows, &gather);
@@ -39,7 +39,7 @@ static lrmoeResult_t runAlpha(const struct lrmoeRun *run) {
   activation.numTiles = run->batch->numTiles;
   activation.phi = run->space.phi;
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     const struct lrmoeExpertAlpha *args = argsOf(run, tile);
     const struct lrmoeRows *saved = &args->saved;
     const char *data = static_cast<const char *>(saved->data);

@@ -9,16 +9,17 @@
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/run.h"
 
-static const struct lrmoeExpertBackward *argsOf(const struct lrmoeRun *run,
-                                                const struct lrmoeTile *tile) {
+static const struct lrmoeExpertBackward *
+argsOf(const struct lrmoeRun *run, const struct lrmoeCudaTile *tile) {
   const struct lrmoeExpertBackward *args =
       static_cast<const struct lrmoeExpertBackward *>(run->args);
   return &args[tile->entry];
 }
 
 /* Row `tile->row` of scratch rows of `width` elements. */
-static char *rowsAt(const struct lrmoeRun *run, const struct lrmoeTile *tile,
-                    char *rows, int64_t width) {
+static char *rowsAt(const struct lrmoeRun *run,
+                    const struct lrmoeCudaTile *tile, char *rows,
+                    int64_t width) {
   return rows + tile->row * width * run->context->elementBytes;
 }
 
@@ -51,7 +52,7 @@ static lrmoeResult_t recomputeFc1(const struct lrmoeRun *run,
   const struct lrmoeLinear fc1 = {context->shape.hidden, context->fc1Width, 1};
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     const struct lrmoeExpertBackward *args = argsOf(run, tile);
     if (!args->saved.data)
       lrmoeGemmListAddRows(
@@ -67,7 +68,7 @@ static lrmoeResult_t runGPhi(const struct lrmoeRun *run,
   const struct lrmoeLinear fc2 = {shape->hidden, shape->ffn, 0};
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     lrmoeGemmListAddRows(&list, &fc2, tile->numRows, g->of[t],
                          argsOf(run, tile)->weights.w2,
                          rowsAt(run, tile, run->space.phi, shape->ffn));
@@ -75,8 +76,8 @@ static lrmoeResult_t runGPhi(const struct lrmoeRun *run,
   return lrmoeGemmListRun(&list);
 }
 
-static struct lrmoeActivationTile activationTile(const struct lrmoeRun *run,
-                                                 const struct lrmoeTile *tile) {
+static struct lrmoeActivationTile
+activationTile(const struct lrmoeRun *run, const struct lrmoeCudaTile *tile) {
   const struct lrmoeExpertContext *context = run->context;
   const struct lrmoeExpertBackward *args = argsOf(run, tile);
   const struct lrmoeRows *saved = &args->saved;
@@ -111,7 +112,7 @@ static lrmoeResult_t addDw2(const struct lrmoeRun *run,
   const struct lrmoeExpertShape *shape = &run->context->shape;
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     float *dw2 = argsOf(run, tile)->weights.dw2;
     if (dw2)
       lrmoeGemmListAddGradient(
@@ -127,7 +128,7 @@ static lrmoeResult_t runDx(const struct lrmoeRun *run) {
   const struct lrmoeLinear fc1 = {context->fc1Width, hidden, 0};
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     const struct lrmoeExpertBackward *args = argsOf(run, tile);
     lrmoeGemmListAddRows(&list, &fc1, tile->numRows,
                          rowsAt(run, tile, run->space.fc1, context->fc1Width),
@@ -143,7 +144,7 @@ static lrmoeResult_t addDw1(const struct lrmoeRun *run,
   const struct lrmoeExpertContext *context = run->context;
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     float *dw1 = argsOf(run, tile)->weights.dw1;
     if (dw1)
       lrmoeGemmListAddGradient(

@@ -4,8 +4,8 @@
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/run.h"
 
-static const struct lrmoeExpertForward *argsOf(const struct lrmoeRun *run,
-                                               const struct lrmoeTile *tile) {
+static const struct lrmoeExpertForward *
+argsOf(const struct lrmoeRun *run, const struct lrmoeCudaTile *tile) {
   const struct lrmoeExpertForward *args =
       static_cast<const struct lrmoeExpertForward *>(run->args);
   return &args[tile->entry];
@@ -13,7 +13,7 @@ static const struct lrmoeExpertForward *argsOf(const struct lrmoeRun *run,
 
 /* Where the tile's FC1 output goes. */
 static char *savedRows(const struct lrmoeRun *run,
-                       const struct lrmoeTile *tile) {
+                       const struct lrmoeCudaTile *tile) {
   const struct lrmoeExpertForward *args = argsOf(run, tile);
   int64_t rowBytes = run->context->fc1Width * run->context->elementBytes;
   if (!args->saved) return run->space.fc1 + tile->row * rowBytes;
@@ -26,7 +26,7 @@ static lrmoeResult_t runFc1(const struct lrmoeRun *run) {
   struct lrmoeGatherTiles gather = {};
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     const struct lrmoeExpertForward *args = argsOf(run, tile);
     const char *x =
         lrmoeOperandRows(run, tile, &args->x, run->space.rows, &gather);
@@ -46,7 +46,7 @@ static lrmoeResult_t runActivation(const struct lrmoeRun *run) {
   activation.numTiles = run->batch->numTiles;
   activation.phi = run->space.phi;
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     const struct lrmoeExpertForward *args = argsOf(run, tile);
     int hasAlpha = activation.isPre || !args->isUnscaled;
     activation.tiles[t] = {tile->row, savedRows(run, tile), NULL,
@@ -62,7 +62,7 @@ static lrmoeResult_t runFc2(const struct lrmoeRun *run) {
   const struct lrmoeLinear fc2 = {shape->ffn, shape->hidden, 1};
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
-    const struct lrmoeTile *tile = &run->tiles[t];
+    const struct lrmoeCudaTile *tile = &run->tiles[t];
     const struct lrmoeExpertForward *args = argsOf(run, tile);
     lrmoeGemmListAddRows(
         &list, &fc2, tile->numRows,

@@ -10,10 +10,10 @@
  * multiplied one by one. */
 #include "kernels/cuda/error.h"
 #include "kernels/cuda/gemm.h"
+#include "lrmoe_device.h"
 
 #include <cstdlib>
 #include <cstring>
-#include <lrmoe_device.h>
 
 /* Up to here the rows of an expert are few (cuBLAS has one grouped kernel, of
  * the previous generation, which large GEMMs do without). */

@@ -14,7 +14,7 @@ lrmoeResult_t lrmoeCheckRows(const struct lrmoeExpertContext *context,
 }
 
 const char *lrmoeOperandRows(const struct lrmoeRun *run,
-                             const struct lrmoeTile *tile,
+                             const struct lrmoeCudaTile *tile,
                              const struct lrmoeRows *rows, char *to,
                              struct lrmoeGatherTiles *gather) {
   int64_t rowBytes = rows->width * run->context->elementBytes;

@@ -75,7 +75,7 @@ static void chooseSlots(struct lrmoeExpertPlan *plan, int32_t numEntries,
 static int mayJoin(const struct lrmoeExpertPlan *plan,
                    const struct lrmoePlanLimits *limits,
                    const struct lrmoeBatch *batch,
-                   const struct lrmoeTile *tile) {
+                   const struct lrmoeCudaTile *tile) {
   int32_t entry = plan->tiles[batch->firstTile].entry;
   return batch->numTiles < LRMOE_MAX_GEMMS &&
          batch->numRows + tile->numRows <= limits->tileRows &&
@@ -86,7 +86,7 @@ static int mayJoin(const struct lrmoeExpertPlan *plan,
 /* `open` is the slot's last batch, or NULL. */
 static struct lrmoeBatch *addTile(struct lrmoeExpertPlan *plan,
                                   const struct lrmoePlanLimits *limits,
-                                  struct lrmoeTile tile, int slot,
+                                  struct lrmoeCudaTile tile, int slot,
                                   struct lrmoeBatch *open) {
   if (!open || !mayJoin(plan, limits, open, &tile)) {
     open = &plan->unordered[plan->numBatches++];
@@ -112,7 +112,8 @@ static void cutSlot(struct lrmoeExpertPlan *plan, int32_t numEntries,
       int64_t left = plan->leaders[i] == leader ? plan->entries[i].numRows : 0;
       while (left > 0) {
         int64_t rows = left < limits->tileRows ? left : limits->tileRows;
-        struct lrmoeTile tile = {i, plan->entries[i].numRows - left, rows, 0};
+        struct lrmoeCudaTile tile = {i, plan->entries[i].numRows - left, rows,
+                                     0};
         open = addTile(plan, limits, tile, slot, open);
         left -= rows;
       }

@@ -17,7 +17,7 @@ struct lrmoeEntry {
   const void *weights; /* whose expert it is */
 };
 
-struct lrmoeTile {
+struct lrmoeCudaTile {
   int32_t entry;
   int64_t first; /* row of the entry */
   int64_t numRows;
@@ -43,7 +43,7 @@ struct lrmoeExpertPlan {
   int32_t *leaders; /* [numEntries] first entry of the same expert, or -1 */
   int *slots;       /* [numEntries] of a leader */
   int64_t maxEntries;
-  struct lrmoeTile *tiles;
+  struct lrmoeCudaTile *tiles;
   int64_t numTiles;
   int64_t maxTiles;
   struct lrmoeBatch *batches; /* in the order of issue */

@@ -29,7 +29,7 @@ struct lrmoeRun {
   const struct lrmoeExpertContext *context;
   const void *args; /* of the pass */
   const struct lrmoeBatch *batch;
-  const struct lrmoeTile *tiles;
+  const struct lrmoeCudaTile *tiles;
   struct lrmoeSlot *slot;
   struct lrmoeSpace space;
 };
@@ -74,7 +74,7 @@ lrmoeResult_t lrmoeGemmListRun(struct lrmoeGemmList *list);
  * gathered to `to` (of the batch's row 0) by lrmoeCudaGatherTiles, to which
  * the tile is added. */
 const char *lrmoeOperandRows(const struct lrmoeRun *run,
-                             const struct lrmoeTile *tile,
+                             const struct lrmoeCudaTile *tile,
                              const struct lrmoeRows *rows, char *to,
                              struct lrmoeGatherTiles *gather);
 

@@ -82,10 +82,11 @@ __global__ void __launch_bounds__(blockThreads) dotRowsKernel(DotRows args) {
   const char *a = rowForWarp(args.a, i);
   const char *b = rowForWarp(args.b, i);
   float sum = 0;
-#pragma unroll 2
-  for (int chunk = laneOf(); chunk < args.numChunks; chunk += warpLanes) {
-    typename T::Raw left = a ? T::load(a, chunk) : T::zeros();
-    typename T::Raw right = b ? T::load(b, chunk) : T::zeros();
+  int end = a && b ? args.numChunks : 0; /* a row of zeros meets no NaN */
+#pragma unroll 4
+  for (int chunk = laneOf(); chunk < end; chunk += warpLanes) {
+    typename T::Raw left = T::load(a, chunk);
+    typename T::Raw right = T::load(b, chunk);
     sum = addProducts(sum, T::unpack(left), T::unpack(right));
   }
   sum = foldLanes(sum);

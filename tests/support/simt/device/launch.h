@@ -8,6 +8,9 @@
 #include <tuple>
 #include <utility>
 
+/* Registers are nvcc's matter. */
+#define __launch_bounds__(...)
+
 namespace simt {
 
 struct Launch {
