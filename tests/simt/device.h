@@ -21,6 +21,11 @@ void *deviceCopyOf(const void *from, size_t bytes);
 /* Synchronises, copies back, and frees. */
 void deviceTake(void *device, void *to, size_t bytes);
 
+/* Runs the body in a child process.  Gives what it wrote to stderr, in a
+ * buffer that the next call overwrites, and whether it ended well (exit status
+ * 0). */
+const char *childErrors(void (*body)(void *user), void *user, int *endedWell);
+
 /* Numbers that are the same everywhere. */
 uint32_t nextNumber(uint64_t *state);
 

@@ -5,13 +5,16 @@
 #include "sanitizer.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace simt {
 
 Machine::~Machine() {
-  for (unsigned i = 0; i < numCreated; i++)
+  for (unsigned i = 0; i < numCreated; i++) {
+    if (threads[i].spareTsan) tsanDestroy(threads[i].spareTsan);
     fiberDestroy(&threads[i].fiber);
+  }
 }
 
 thread_local Machine *activeMachine;
@@ -104,26 +107,38 @@ static void startBlock(Machine &m, uint64_t index) {
   }
 }
 
-/* TSan sees one thread per fiber.  Blocks are not ordered, so a thread of the
- * next block must not be the same for TSan as the one with its index. */
-static void rotateFibers(Machine &m) {
-  Fiber last = m.threads[m.numThreads - 1].fiber;
-  for (unsigned i = m.numThreads - 1; i > 0; i--)
-    m.threads[i].fiber = m.threads[i - 1].fiber;
-  m.threads[0].fiber = last;
+/* For TSan blocks must not look ordered, but its threads remember what they
+ * synchronised with.  So the next block gets other threads: a second set, where
+ * that is not too many for TSan, and in another order. */
+static void changeTsanThreads(Machine &m) {
+  constexpr unsigned maxDoubled = 256;
+  bool doubled = m.numThreads <= maxDoubled;
+  void *last = nullptr;
+  for (unsigned i = 0; i < m.numThreads; i++) {
+    Thread &thread = m.threads[i];
+    if (doubled && !thread.spareTsan) thread.spareTsan = tsanCreate();
+    if (doubled) std::swap(thread.fiber.tsanFiber, thread.spareTsan);
+    std::swap(thread.fiber.tsanFiber, last);
+  }
+  m.threads[0].fiber.tsanFiber = last;
 }
 
 static void runBlock(Machine &m, uint64_t index) {
   startBlock(m, index);
   tsanRelease(&m.startCell);
   startThreads(m);
-  if (tsan && m.error.empty()) rotateFibers(m);
+  if (tsan && m.error.empty()) changeTsanThreads(m);
 }
 
-/* After a failure no fiber is where a new thread starts. */
+/* After a failure no fiber is where a new thread starts.  What they did comes
+ * before what the host does next. */
 static void resetFibers(Machine &m) {
-  for (unsigned i = 0; i < m.numCreated; i++)
+  for (unsigned i = 0; i < m.numCreated; i++) {
+    tsanSwitch(m.threads[i].fiber.tsanFiber);
+    tsanRelease(&m.endCell);
+    tsanSwitch(m.host.tsanFiber);
     fiberReset(&m.threads[i].fiber, fiberMain);
+  }
 }
 
 static void countLaunch(const Machine &m) {
@@ -157,11 +172,9 @@ std::string runGrid(const Launch &launch, const simtConfig &config,
   for (uint64_t i = 0; i < numBlocks && m.error.empty(); i++)
     runBlock(m, order.at(i));
   m.shared.endLaunch();
+  if (!m.error.empty()) resetFibers(m);
   tsanAcquire(&m.endCell);
-  if (m.error.empty())
-    countLaunch(m);
-  else
-    resetFibers(m);
+  if (m.error.empty()) countLaunch(m);
   m.launch = nullptr;
   return m.error;
 }

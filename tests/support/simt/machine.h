@@ -28,6 +28,7 @@ enum class State : uint8_t {
 
 struct Thread {
   Fiber fiber;
+  void *spareTsan; /* NULL until a second block runs in a TSan build */
   uint3 index;
   unsigned linear;
   unsigned lane;
@@ -89,7 +90,7 @@ struct ReadyRing {
 };
 
 struct Machine {
-  Thread threads[maxThreads];
+  Thread threads[maxThreads] = {};
   unsigned numCreated = 0; /* threads with a fiber */
   Warp warps[maxWarps];
   Barrier barrier;
@@ -109,6 +110,7 @@ struct Machine {
   Random random;
   SharedMemory shared;
   std::string error;
+  std::string details; /* of an error that is being said */
 
   ~Machine();
 };

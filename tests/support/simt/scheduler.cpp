@@ -148,8 +148,9 @@ void runOthers(Machine &m) {
   } else if (m.numAlive == 0) {
     returnToHost(m);
   } else {
+    m.details = describeWaiting(m);
     fail(m.running->site, "deadlock: %u threads wait and none can run%s",
-         m.numAlive, describeWaiting(m).c_str());
+         m.numAlive, m.details.c_str());
   }
 }
 
@@ -168,19 +169,25 @@ void finishThread(Machine &m) {
   runOthers(m);
 }
 
+static std::string describeFailure(const Machine &m, const Site &site,
+                                   const std::string &what) {
+  std::string text = std::string("kernel ") + m.launch->site.what;
+  if (m.running) text += ", " + describeThread(*m.running);
+  text += ": " + what;
+  if (site.file)
+    text += format(" (%s at %s:%d)", site.what, site.file, site.line);
+  return text + format("\n  launched at %s:%d", m.launch->site.file,
+                       m.launch->site.line);
+}
+
 void fail(const Site &site, const char *format, ...) {
   Machine &m = machine();
   va_list arguments;
   va_start(arguments, format);
-  std::string what = formatText(format, arguments);
+  /* No string may stay on this stack, which is left for good. */
+  m.error = describeFailure(m, site, formatText(format, arguments));
   va_end(arguments);
-  m.error = std::string("kernel ") + m.launch->site.what;
-  if (m.running) m.error += ", " + describeThread(*m.running);
-  m.error += ": " + what;
-  if (site.file)
-    m.error += simt::format(" (%s at %s:%d)", site.what, site.file, site.line);
-  m.error += simt::format("\n  launched at %s:%d", m.launch->site.file,
-                          m.launch->site.line);
+  m.details.clear();
   returnToHost(m);
   abort(); /* a failed thread is never resumed */
 }

@@ -237,15 +237,15 @@ void exchangeAfterExit(Machine &m, Thread &thread) {
   Thread *lanes = &thread - thread.lane;
   warp.alive &= ~(1u << thread.lane);
   unsigned waiting = warp.waiting;
-  if (waiting && m.config.strictExit)
-    fail(lanes[lowestLane(waiting)].site,
-         "a thread exits while others of its warp wait");
   while (waiting) {
-    unsigned lane = lowestLane(waiting);
-    unsigned mask = lanes[lane].exchange->mask;
-    if ((mask >> thread.lane & 1) && isComplete(warp, mask))
-      complete(m, warp, lanes, mask);
-    waiting &= warp.waiting & ~(1u << lane);
+    const Exchange &exchange = *lanes[lowestLane(waiting)].exchange;
+    bool isNamed = exchange.mask >> thread.lane & 1;
+    if (isNamed && m.config.strictExit)
+      fail(exchange.site,
+           "a thread exits while others of its warp wait for it");
+    if (isNamed && isComplete(warp, exchange.mask))
+      complete(m, warp, lanes, exchange.mask);
+    waiting &= warp.waiting & (waiting - 1);
   }
 }
 
