@@ -12,7 +12,7 @@ namespace simt {
 
 Machine::~Machine() {
   for (unsigned i = 0; i < numCreated; i++) {
-    if (threads[i].spareTsan) tsanDestroy(threads[i].spareTsan);
+    fiberDestroy(&threads[i].spare);
     fiberDestroy(&threads[i].fiber);
   }
 }
@@ -108,26 +108,26 @@ static void startBlock(Machine &m, uint64_t index) {
 }
 
 /* For TSan blocks must not look ordered, but its threads remember what they
- * synchronised with.  So the next block gets other threads: a second set, where
+ * synchronised with.  So the next block gets other fibers: a second set, where
  * that is not too many for TSan, and in another order. */
-static void changeTsanThreads(Machine &m) {
+static void changeFibers(Machine &m) {
   constexpr unsigned maxDoubled = 256;
   bool doubled = m.numThreads <= maxDoubled;
-  void *last = nullptr;
+  Fiber last;
   for (unsigned i = 0; i < m.numThreads; i++) {
     Thread &thread = m.threads[i];
-    if (doubled && !thread.spareTsan) thread.spareTsan = tsanCreate();
-    if (doubled) std::swap(thread.fiber.tsanFiber, thread.spareTsan);
-    std::swap(thread.fiber.tsanFiber, last);
+    if (doubled && !thread.spare.stack) fiberCreate(&thread.spare, fiberMain);
+    if (doubled) std::swap(thread.fiber, thread.spare);
+    std::swap(thread.fiber, last);
   }
-  m.threads[0].fiber.tsanFiber = last;
+  m.threads[0].fiber = last;
 }
 
 static void runBlock(Machine &m, uint64_t index) {
   startBlock(m, index);
   tsanRelease(&m.startCell);
   startThreads(m);
-  if (tsan && m.error.empty()) changeTsanThreads(m);
+  if (tsan && m.error.empty()) changeFibers(m);
 }
 
 /* After a failure no fiber is where a new thread starts.  What they did comes

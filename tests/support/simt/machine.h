@@ -28,7 +28,7 @@ enum class State : uint8_t {
 
 struct Thread {
   Fiber fiber;
-  void *spareTsan; /* NULL until a second block runs in a TSan build */
+  Fiber spare; /* for every other block in TSan builds */
   uint3 index;
   unsigned linear;
   unsigned lane;
@@ -90,7 +90,7 @@ struct ReadyRing {
 };
 
 struct Machine {
-  Thread threads[maxThreads] = {};
+  Thread threads[maxThreads];
   unsigned numCreated = 0; /* threads with a fiber */
   Warp warps[maxWarps];
   Barrier barrier;
