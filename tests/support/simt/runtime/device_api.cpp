@@ -192,6 +192,7 @@ cudaError_t cudaDeviceReset(void) {
 static cudaError_t brokenOrLast() {
   Queue &queue = Queue::get();
   Queue::Lock lock(queue.mutex);
+  if (queue.numDevices() == 0) return lastError;
   cudaError_t broken = queue.device(currentDevice()).broken;
   return broken == cudaSuccess ? lastError : broken;
 }
