@@ -3,6 +3,10 @@
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
+# CUDA sources, which tests compile for the emulator too.
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
@@ -18,8 +22,10 @@ option(LRMOE_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 
 find_package(Threads REQUIRED)
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
-                    -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow
+                    "$<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>"
+                    "$<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>"
+                    -Wvla -Wno-missing-field-initializers
                     -fno-strict-aliasing -ffp-contract=off)
 add_compile_definitions(_GNU_SOURCE)
 if(LRMOE_WERROR)

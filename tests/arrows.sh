@@ -45,6 +45,10 @@ fault() {
 may_include() { # header, with the folders that may be seen in $places
   case $1 in
   lrmoe.h) return 0 ;;
+  lrmoe_device.h) # of nvcc or of the emulator: the include path says
+    [ "${places%% *}" = kernels ]
+    return
+    ;;
   *..* | /*) return 1 ;;
   esac
   for place in $places; do
@@ -193,6 +197,8 @@ self_test() {
     'topo/topology.c includes'
   plant_source kernels/rows.c '#include "planner/plan.h"' \
     'kernels/rows.c includes'
+  plant_source collectives/new.cu '#include "lrmoe_device.h"' \
+    'collectives/new.cu includes'
   plant_source planner/plan.c '#include "kernels/../collectives/step.h"' \
     'planner/plan.c includes'
   plant_source planner/plan.c '#include "base/../collectives/step.h"' \

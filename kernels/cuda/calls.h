@@ -1,0 +1,77 @@
+/* The calls of struct lrmoeBackend, by the file that has them. */
+#ifndef LRMOE_KERNELS_CUDA_CALLS_H
+#define LRMOE_KERNELS_CUDA_CALLS_H
+
+#include "kernels/backend.h"
+
+/* memory.cu */
+lrmoeResult_t lrmoeCudaMemAlloc(size_t bytes, void **pointer);
+lrmoeResult_t lrmoeCudaMemFree(void *pointer);
+lrmoeResult_t lrmoeCudaHostAlloc(size_t bytes, void **pointer);
+lrmoeResult_t lrmoeCudaHostFree(void *pointer);
+lrmoeResult_t lrmoeCudaCopy(void *to, const void *from, size_t bytes,
+                            enum lrmoeCopyKind kind, lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaClear(void *to, size_t bytes, lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaSynchronize(lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaEventCreate(void **event);
+lrmoeResult_t lrmoeCudaEventRecord(void *event, lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaEventWait(void *event);
+lrmoeResult_t lrmoeCudaEventDestroy(void *event);
+
+/* sums.cu */
+lrmoeResult_t lrmoeCudaNorms(const struct lrmoeNorms *args,
+                             lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaDotRows(const struct lrmoeDotRows *args,
+                               lrmoeStream_t stream);
+
+/* gather.cu */
+lrmoeResult_t lrmoeCudaGather(const struct lrmoeGather *args,
+                              lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
+                                 int64_t rowBytes, void *rows,
+                                 lrmoeStream_t stream);
+
+/* gather_sum.cu */
+lrmoeResult_t lrmoeCudaGatherSum(const struct lrmoeGatherSum *args,
+                                 lrmoeStream_t stream);
+
+/* words.cu */
+lrmoeResult_t lrmoeCudaAddFloats(int64_t count, const float *from, float *to,
+                                 lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaGatherWords(int64_t count, const int64_t *index,
+                                   const void *from, void *to,
+                                   lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaScatterWords(int64_t count, const int64_t *index,
+                                    const void *from, void *to,
+                                    lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaCopyPieces(const struct lrmoePieces *args,
+                                  lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaScores(const struct lrmoeScores *args,
+                              lrmoeStream_t stream);
+
+/* select.cu */
+lrmoeResult_t lrmoeCudaSelectTop(const struct lrmoeSelection *args,
+                                 lrmoeStream_t stream);
+
+/* expert.cu */
+lrmoeResult_t lrmoeCudaExpertOpen(const struct lrmoeExpertShape *shape,
+                                  const char *gemm,
+                                  struct lrmoeExpertContext **context);
+void lrmoeCudaExpertClose(struct lrmoeExpertContext *context);
+int64_t lrmoeCudaExpertScratchBytes(const struct lrmoeExpertContext *context);
+
+/* expert_forward.cu, expert_backward.cu */
+lrmoeResult_t lrmoeCudaExpertForward(struct lrmoeExpertContext *context,
+                                     int32_t numInstances,
+                                     const struct lrmoeExpertForward *args,
+                                     lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaExpertBackward(struct lrmoeExpertContext *context,
+                                      int32_t numInstances,
+                                      const struct lrmoeExpertBackward *args,
+                                      lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaExpertAlpha(struct lrmoeExpertContext *context,
+                                   int32_t numInstances,
+                                   const struct lrmoeExpertAlpha *args,
+                                   lrmoeStream_t stream);
+
+#endif

@@ -1,0 +1,86 @@
+/* Gathering rows: packing for the wire, operands of GEMMs, conversion.
+ *
+ * A warp copies a row, four 16-byte words a lane in flight.
+ *
+ * All calls may be captured into a graph. */
+#include "kernels/cuda/tiles.cuh"
+
+#include <type_traits>
+
+using namespace lrmoeCuda;
+
+__global__ void __launch_bounds__(blockThreads)
+    copyRowsKernel(RowsView rows, int64_t numRows, char *out) {
+  int64_t i = rowOfWarp();
+  if (i >= numRows) return;
+  copyRow(rowForWarp(rows, i), out + i * rows.rowBytes, rows.rowBytes);
+}
+
+template <class From, class To>
+__global__ void __launch_bounds__(blockThreads)
+    convertRowsKernel(RowsView rows, int numChunks, int64_t numRows,
+                      char *out) {
+  int64_t i = rowOfWarp();
+  if (i >= numRows) return;
+  const char *from = rowForWarp(rows, i);
+  char *to =
+      out + i * numChunks * static_cast<int64_t>(chunkElements * To::bytes);
+#pragma unroll 2
+  for (int chunk = laneOf(); chunk < numChunks; chunk += warpLanes) {
+    typename To::Raw raw = To::zeros();
+    if (from) raw = To::pack(From::unpack(From::load(from, chunk)));
+    To::store(to, chunk, raw);
+  }
+}
+
+static lrmoeResult_t convertRows(const struct lrmoeGather *args,
+                                 lrmoeStream_t stream) {
+  return withElements(args->rows.type, [=](auto from) -> lrmoeResult_t {
+    return withElements(args->outType, [=](auto to) -> lrmoeResult_t {
+      using From = decltype(from);
+      using To = decltype(to);
+      RowsView rows = viewOf(args->rows);
+      if constexpr (!std::is_same<From, To>::value)
+        LRMOE_RUN_KERNEL((convertRowsKernel<From, To>), args->numRows,
+                         blockWarps, stream, rows, chunksOf(args->rows.width),
+                         args->numRows, static_cast<char *>(args->out));
+      return lrmoeSuccess;
+    });
+  });
+}
+
+lrmoeResult_t lrmoeCudaGather(const struct lrmoeGather *args,
+                              lrmoeStream_t stream) {
+  if (args->numRows == 0) return lrmoeSuccess;
+  LRMOE_CHECK(requireWidth(args->rows.width));
+  if (args->rows.type != args->outType) return convertRows(args, stream);
+  RowsView rows = viewOf(args->rows);
+  LRMOE_RUN_KERNEL(copyRowsKernel, args->numRows, blockWarps, stream, rows,
+                   args->numRows, static_cast<char *>(args->out));
+  return lrmoeSuccess;
+}
+
+__global__ void __launch_bounds__(blockThreads)
+    spoilRowsKernel(int64_t count, const int64_t *index, int64_t rowBytes,
+                    char *rows) {
+  int64_t i = rowOfWarp();
+  if (i >= count) return;
+  int64_t row = loadForWarp(index + i);
+  uint4 *to = reinterpret_cast<uint4 *>(rows + row * rowBytes);
+  int64_t numWords = rowBytes / static_cast<int64_t>(sizeof(uint4));
+  for (int64_t word = laneOf(); word < numWords; word += warpLanes)
+    lrmoeStore(to + word, make_uint4(~0u, ~0u, ~0u, ~0u));
+}
+
+lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
+                                 int64_t rowBytes, void *rows,
+                                 lrmoeStream_t stream) {
+  if (count == 0) return lrmoeSuccess;
+  LRMOE_CUDA_REQUIRE(rowBytes % static_cast<int64_t>(sizeof(uint4)) == 0,
+                     "rows of %lld bytes: the CUDA backend takes multiples of "
+                     "16",
+                     static_cast<long long>(rowBytes));
+  LRMOE_RUN_KERNEL(spoilRowsKernel, count, blockWarps, stream, count, index,
+                   rowBytes, static_cast<char *>(rows));
+  return lrmoeSuccess;
+}

@@ -1,0 +1,126 @@
+/* Sums of listed rows: a warp for an output row.
+ *
+ * Each lane keeps the fp32 sums of one chunk and walks the list, so that an
+ * output is written once, nothing is zeroed before, and the order of addition
+ * is the list's.  Lane e holds the e-th entry of a batch of 32, so that a list
+ * is read once; four rows are in flight.
+ *
+ * The call may be captured into a graph. */
+#include "kernels/cuda/warps.cuh"
+
+using namespace lrmoeCuda;
+
+constexpr int rowsInFlight = 4;
+
+struct GatherSum {
+  const char *rows;
+  int64_t rowBytes;
+  int numChunks;
+  int64_t numOut;
+  const int64_t *offsets;
+  const int64_t *list;
+  const float *weights;
+  char *out;
+};
+
+/* A lane's entry of a batch. */
+struct SumEntry {
+  int64_t row;
+  float weight;
+};
+
+template <bool isWeighted>
+__device__ __forceinline__ SumEntry loadEntry(const GatherSum &args,
+                                              int64_t entry, int64_t end) {
+  SumEntry mine = {0, 1};
+  if (entry < end) {
+    mine.row = lrmoeLoad(args.list + entry);
+    if (isWeighted) mine.weight = lrmoeLoad(args.weights + mine.row);
+  }
+  return mine;
+}
+
+/* sum (+)= weight * row; the first entry of a list begins it, so that one
+ * unweighted entry keeps its bits (-0 too). */
+template <bool isWeighted>
+__device__ __forceinline__ void addEntry(const Chunk &values, float weight,
+                                         bool isFirst, Chunk *sum) {
+#pragma unroll
+  for (int k = 0; k < chunkElements; k++) {
+    float term = isWeighted ? __fmul_rn(weight, values.at[k]) : values.at[k];
+    sum->at[k] = isFirst ? term : __fadd_rn(sum->at[k], term);
+  }
+}
+
+/* Adds up to rowsInFlight entries of a batch, from `first` on. */
+template <class T, bool isWeighted>
+__device__ __forceinline__ void addEntries(const GatherSum &args, SumEntry mine,
+                                           int first, int numEntries, int chunk,
+                                           bool beginsSum, Chunk *sum) {
+  typename T::Raw raws[rowsInFlight];
+  float weights[rowsInFlight];
+#pragma unroll
+  for (int k = 0; k < rowsInFlight; k++) {
+    int64_t row = __shfl_sync(allLanes, mine.row, first + k);
+    weights[k] =
+        isWeighted ? __shfl_sync(allLanes, mine.weight, first + k) : 1.0f;
+    raws[k] = T::zeros();
+    if (first + k < numEntries && chunk < args.numChunks)
+      raws[k] = T::load(args.rows + row * args.rowBytes, chunk);
+  }
+#pragma unroll
+  for (int k = 0; k < rowsInFlight; k++)
+    if (first + k < numEntries)
+      addEntry<isWeighted>(T::unpack(raws[k]), weights[k], beginsSum && k == 0,
+                           sum);
+}
+
+template <class T, bool isWeighted>
+__global__ void __launch_bounds__(blockThreads)
+    gatherSumKernel(GatherSum args) {
+  int64_t i = rowOfWarp();
+  if (i >= args.numOut) return;
+  int64_t begin = loadForWarp(args.offsets + i);
+  int64_t end = loadForWarp(args.offsets + i + 1);
+  SumEntry mine = loadEntry<isWeighted>(args, begin + laneOf(), end);
+  bool isLong = end - begin > warpLanes;
+  char *out = args.out + i * args.rowBytes;
+  for (int first = 0; first < args.numChunks; first += warpLanes) {
+    int chunk = first + laneOf();
+    Chunk sum = T::unpack(T::zeros());
+    for (int64_t batch = begin; batch < end; batch += warpLanes) {
+      if (isLong) mine = loadEntry<isWeighted>(args, batch + laneOf(), end);
+      int numEntries = static_cast<int>(
+          end - batch < warpLanes ? end - batch : int64_t{warpLanes});
+      for (int entry = 0; entry < numEntries; entry += rowsInFlight)
+        addEntries<T, isWeighted>(args, mine, entry, numEntries, chunk,
+                                  batch == begin && entry == 0, &sum);
+    }
+    if (chunk < args.numChunks) T::store(out, chunk, T::pack(sum));
+  }
+}
+
+lrmoeResult_t lrmoeCudaGatherSum(const struct lrmoeGatherSum *args,
+                                 lrmoeStream_t stream) {
+  if (args->numOut == 0) return lrmoeSuccess;
+  LRMOE_CHECK(requireWidth(args->rows.width));
+  return withElements(args->rows.type, [=](auto elements) -> lrmoeResult_t {
+    using T = decltype(elements);
+    RowsView rows = viewOf(args->rows);
+    GatherSum run = {rows.data,
+                     rows.rowBytes,
+                     chunksOf(args->rows.width),
+                     args->numOut,
+                     args->offsets,
+                     args->list,
+                     args->weights,
+                     static_cast<char *>(args->out)};
+    if (args->weights)
+      LRMOE_RUN_KERNEL((gatherSumKernel<T, true>), args->numOut, blockWarps,
+                       stream, run);
+    else
+      LRMOE_RUN_KERNEL((gatherSumKernel<T, false>), args->numOut, blockWarps,
+                       stream, run);
+    return lrmoeSuccess;
+  });
+}
