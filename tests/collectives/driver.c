@@ -82,7 +82,7 @@ static int makeLayer(struct driver *d, int maxSteps) {
   layer.convention = spec->convention;
   layer.savedState = spec->savedState;
   layer.routerGrad = spec->routerGrad;
-  layer.gemm = "reference";
+  layer.gemm = d->comm->transport->hasStreams ? NULL : "reference";
   RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &layer, &d->layer));
   if (spec->gatherRanks) d->layer->gatherRanks = spec->gatherRanks;
   RANK_OK(d->self,
@@ -134,6 +134,7 @@ int driverOpenLayer(struct driver *d, const struct testRank *self,
     RANK_OK(self, lrmoeCommInitRank(spec->numRanks, &self->id, self->rank,
                                     &config, &d->comm));
   if (d->ownsComm && guardedIsWanted()) guardedAttach(d->comm);
+  RANK_OK(self, lrmoeCommNeedBackend(d->comm));
   d->mirrors.backend = d->comm->backend;
   makeMirrors(d);
   return makePlanner(d, options->slotsPerRank) ||

@@ -10,6 +10,8 @@ static struct {
   void (*accessBegin)(void);
   void (*accessEnd)(void);
   int (*getDevice)(int *device);
+  int (*memAlloc)(void **pointer, size_t bytes);
+  int (*memFree)(void *pointer);
 } host;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -19,8 +21,10 @@ static void look(void) {
   *(void **)&host.streamEnqueue = dlsym(RTLD_DEFAULT, "lrmoeSimtStreamEnqueue");
   *(void **)&host.accessBegin = dlsym(RTLD_DEFAULT, "lrmoeSimtAccessBegin");
   *(void **)&host.accessEnd = dlsym(RTLD_DEFAULT, "lrmoeSimtAccessEnd");
-  if (host.streamEnqueue)
-    *(void **)&host.getDevice = dlsym(RTLD_DEFAULT, "cudaGetDevice");
+  if (!host.streamEnqueue) return;
+  *(void **)&host.getDevice = dlsym(RTLD_DEFAULT, "cudaGetDevice");
+  *(void **)&host.memAlloc = dlsym(RTLD_DEFAULT, "cudaMalloc");
+  *(void **)&host.memFree = dlsym(RTLD_DEFAULT, "cudaFree");
 }
 
 int standinHostHasStreams(void) {
@@ -46,4 +50,16 @@ int standinHostDevice(void) {
   int device = 0;
   pthread_once(&once, look);
   return host.getDevice && !host.getDevice(&device) ? device : 0;
+}
+
+lrmoeResult_t standinHostMemAlloc(void **pointer, size_t bytes) {
+  pthread_once(&once, look);
+  if (!host.memAlloc) return lrmoeCpuTransport.memAlloc(pointer, bytes);
+  return host.memAlloc(pointer, bytes) ? lrmoeUnhandledCudaError : lrmoeSuccess;
+}
+
+lrmoeResult_t standinHostMemFree(void *pointer) {
+  pthread_once(&once, look);
+  if (!host.memFree) return lrmoeCpuTransport.memFree(pointer);
+  return host.memFree(pointer) ? lrmoeUnhandledCudaError : lrmoeSuccess;
 }

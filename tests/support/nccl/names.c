@@ -128,11 +128,11 @@ lrmoeResult_t NAME(ncclCommFinalize)(lrmoeNcclComm_t comm) {
 /* ---- Memory and windows ---- */
 
 lrmoeResult_t NAME(ncclMemAlloc)(void **pointer, size_t bytes) {
-  return standinResult(lrmoeCpuTransport.memAlloc(pointer, bytes));
+  return standinResult(standinHostMemAlloc(pointer, bytes));
 }
 
 lrmoeResult_t NAME(ncclMemFree)(void *pointer) {
-  return standinResult(lrmoeCpuTransport.memFree(pointer));
+  return standinResult(standinHostMemFree(pointer));
 }
 
 lrmoeResult_t NAME(ncclCommWindowRegister)(lrmoeNcclComm_t comm, void *buffer,

@@ -108,4 +108,8 @@ void standinHostAccessBegin(void);
 void standinHostAccessEnd(void);
 int standinHostDevice(void);
 
+/* The emulated device's memory, or the CPU transport's. */
+lrmoeResult_t standinHostMemAlloc(void **pointer, size_t bytes);
+lrmoeResult_t standinHostMemFree(void *pointer);
+
 #endif
