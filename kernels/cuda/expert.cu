@@ -12,6 +12,7 @@
 #include "kernels/cuda/run.h"
 
 #include <cstdlib>
+#include <cstring>
 
 /* Of a batch; a slot's scratch stays below maxSlotBytes if minTileRows do. */
 static const int64_t maxTileRows = 16384;
@@ -32,6 +33,15 @@ static int64_t chooseTileRows(const struct lrmoeExpertContext *context) {
   return tileRows;
 }
 
+/* The caller's C may have any number there, which C++ need not look at. */
+template <class Enumeration>
+static int numberOf(const Enumeration &value) {
+  int number = 0;
+  static_assert(sizeof number == sizeof value, "enumerations are int's size");
+  memcpy(&number, &value, sizeof number);
+  return number;
+}
+
 static lrmoeResult_t checkShape(const struct lrmoeExpertShape *shape) {
   LRMOE_CUDA_REQUIRE(shape->hidden > 0 && shape->hidden % 8 == 0 &&
                          shape->hidden <= INT32_MAX / 8 && shape->ffn > 0 &&
@@ -40,18 +50,17 @@ static lrmoeResult_t checkShape(const struct lrmoeExpertShape *shape) {
                      "takes multiples of 8",
                      static_cast<long long>(shape->hidden),
                      static_cast<long long>(shape->ffn));
-  LRMOE_CUDA_REQUIRE(shape->type == lrmoeBfloat16 ||
-                         shape->type == lrmoeFloat16 ||
-                         shape->type == lrmoeFloat32,
-                     "data type %d: rows are bf16, fp16 or fp32",
-                     static_cast<int>(shape->type));
-  LRMOE_CUDA_REQUIRE(shape->activation == lrmoeSwiglu ||
-                         shape->activation == lrmoeGelu,
-                     "no activation %d", static_cast<int>(shape->activation));
-  LRMOE_CUDA_REQUIRE(shape->convention == lrmoeWeightPost ||
-                         shape->convention == lrmoeWeightPre,
-                     "no weight convention %d",
-                     static_cast<int>(shape->convention));
+  int type = numberOf(shape->type);
+  int activation = numberOf(shape->activation);
+  int convention = numberOf(shape->convention);
+  LRMOE_CUDA_REQUIRE(type == lrmoeBfloat16 || type == lrmoeFloat16 ||
+                         type == lrmoeFloat32,
+                     "data type %d: rows are bf16, fp16 or fp32", type);
+  LRMOE_CUDA_REQUIRE(activation == lrmoeSwiglu || activation == lrmoeGelu,
+                     "no activation %d", activation);
+  LRMOE_CUDA_REQUIRE(convention == lrmoeWeightPost ||
+                         convention == lrmoeWeightPre,
+                     "no weight convention %d", convention);
   return lrmoeSuccess;
 }
 

@@ -1,6 +1,8 @@
 /* The process's configuration and reports: see simt.h. */
 #include "config.h"
 
+#include "single.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,13 +12,6 @@ namespace simt {
 
 constexpr uint64_t defaultPreemption = 4;
 constexpr uint64_t defaultMaxSteps = uint64_t{1} << 28;
-
-struct Settings {
-  std::mutex mutex;
-  simtConfig config;
-  std::string report;
-  std::string shown; /* what simtLastReport gave */
-};
 
 [[noreturn]] static void refuse(const char *name, const char *value) {
   fprintf(stderr, "simt: %s=%s is not understood\n", name, value);
@@ -58,24 +53,25 @@ static simtConfig startConfig() {
   return config;
 }
 
-/* Never destroyed: threads may end after main. */
-static Settings &state() {
-  static Settings *own = [] {
-    Settings *made = new Settings();
-    made->config = startConfig();
-    return made;
-  }();
-  return *own;
+struct Settings {
+  std::mutex mutex;
+  simtConfig config = startConfig();
+  std::string report;
+  std::string shown; /* what simtLastReport gave */
+};
+
+static Settings &settings() {
+  return single<Settings>();
 }
 
 simtConfig currentConfig() {
-  Settings &s = state();
+  Settings &s = settings();
   std::lock_guard<std::mutex> guard(s.mutex);
   return s.config;
 }
 
 void report(const std::string &text) {
-  Settings &s = state();
+  Settings &s = settings();
   std::lock_guard<std::mutex> guard(s.mutex);
   s.report = text;
   if (s.config.quiet) return;
@@ -92,19 +88,19 @@ extern "C" void simtGetConfig(struct simtConfig *config) {
 }
 
 extern "C" void simtSetConfig(const struct simtConfig *config) {
-  Settings &s = state();
+  Settings &s = settings();
   std::lock_guard<std::mutex> guard(s.mutex);
   s.config = *config;
 }
 
 extern "C" void simtSetOrder(enum simtOrder order, uint64_t seed) {
-  Settings &s = state();
+  Settings &s = settings();
   std::lock_guard<std::mutex> guard(s.mutex);
   setOrder(&s.config, order, seed);
 }
 
 extern "C" const char *simtLastReport(void) {
-  Settings &s = state();
+  Settings &s = settings();
   std::lock_guard<std::mutex> guard(s.mutex);
   s.shown = s.report;
   return s.shown.c_str();

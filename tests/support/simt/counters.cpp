@@ -1,6 +1,8 @@
 /* Bytes and launches per kernel name: see simt.h. */
 #include "counters.h"
 
+#include "single.h"
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -12,10 +14,8 @@ struct CounterTable {
   std::map<std::string, simtCounters> kernels;
 };
 
-/* Never destroyed: threads may end after main. */
 static CounterTable &table() {
-  static CounterTable *own = new CounterTable();
-  return *own;
+  return single<CounterTable>();
 }
 
 std::string kernelName(const char *written) {

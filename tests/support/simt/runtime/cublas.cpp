@@ -64,11 +64,8 @@ static std::string checkMatrix(const char *name, const Matrix &matrix,
   size_t strideBytes =
       static_cast<size_t>(matrix.stride) * elementBytes(matrix.type);
   if (strideBytes % alignment) return what + " has a misaligned stride";
-  if (memoryIsLive(matrix.data, bytes)) return "";
-  const char *last = static_cast<const char *>(matrix.data) + bytes - 1;
-  bool startsWell = memoryIsLive(matrix.data, 1);
-  std::string memory = memoryDescribe(startsWell ? last : matrix.data);
-  return what + (memory.empty() ? " is not in device memory" : ": " + memory);
+  std::string error = memoryCheck(matrix.data, bytes);
+  return error.empty() ? "" : what + ": " + error;
 }
 
 static std::string checkMatrices(const Gemm &gemm, size_t alignment) {

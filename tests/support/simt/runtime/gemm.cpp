@@ -51,17 +51,15 @@ static void storeElement(const Matrix &matrix, int64_t index, float value) {
   }
 }
 
-/* op(matrix) as fp32, [outer][inner]: element (inner, outer) when the rows
- * are inner, (outer, inner) else. */
-static std::vector<float> unpack(const Matrix &matrix, int64_t outer,
-                                 int64_t inner, bool rowsAreInner) {
-  std::vector<float> values(static_cast<size_t>(outer * inner));
-  bool isContiguous = rowsAreInner != matrix.isTransposed;
-  for (int64_t o = 0; o < outer; o++)
-    for (int64_t i = 0; i < inner; i++) {
+/* op(matrix) as fp32, column after column. */
+static std::vector<float> unpack(const Matrix &matrix, int64_t rows,
+                                 int64_t columns) {
+  std::vector<float> values(static_cast<size_t>(rows * columns));
+  for (int64_t c = 0; c < columns; c++)
+    for (int64_t r = 0; r < rows; r++) {
       int64_t index =
-          isContiguous ? o * matrix.stride + i : i * matrix.stride + o;
-      values[static_cast<size_t>(o * inner + i)] = loadElement(matrix, index);
+          matrix.isTransposed ? r * matrix.stride + c : c * matrix.stride + r;
+      values[static_cast<size_t>(c * rows + r)] = loadElement(matrix, index);
     }
   return values;
 }
@@ -100,8 +98,8 @@ static void storeTile(const Gemm &gemm, const Tile &tile) {
 }
 
 void gemmRun(const Gemm &gemm) {
-  std::vector<float> a = unpack(gemm.a, gemm.k, gemm.m, true);
-  std::vector<float> b = unpack(gemm.b, gemm.n, gemm.k, false);
+  std::vector<float> a = unpack(gemm.a, gemm.m, gemm.k);
+  std::vector<float> b = unpack(gemm.b, gemm.k, gemm.n);
   Tile tile;
   for (int64_t column = 0; column < gemm.n; column += tileColumns)
     for (int64_t row = 0; row < gemm.m; row += tileRows) {

@@ -4,6 +4,7 @@
 #include "../config.h"
 #include "../sanitizer.h"
 #include "../simt.h"
+#include "../single.h"
 #include "crash.h"
 
 #include <cstdio>
@@ -33,7 +34,13 @@ struct Allocation {
   size_t pageBytes;
 };
 
+static void listLeaks();
+
 struct Registry {
+  Registry() {
+    if (environmentNumber("LRMOE_SIMT_LEAKS", 0)) atexit(listLeaks);
+    crashReportsInstall();
+  }
   std::recursive_mutex mutex;
   std::map<const char *, Allocation> all; /* by end of the second guard */
   std::deque<const char *> freed;         /* keys, the oldest first */
@@ -46,16 +53,12 @@ struct Registry {
 
 using Guard = std::lock_guard<std::recursive_mutex>;
 
-static void listLeaks();
-
-/* Never destroyed: threads may end after main. */
 static Registry &registry() {
-  static Registry *own = [] {
-    if (environmentNumber("LRMOE_SIMT_LEAKS", 0)) atexit(listLeaks);
-    crashReportsInstall();
-    return new Registry();
-  }();
-  return *own;
+  return single<Registry>();
+}
+
+static const char *kindName(const Allocation &a) {
+  return a.device == pinnedHost ? "pinned memory" : "device memory";
 }
 
 static void listLeaks() {
@@ -65,8 +68,7 @@ static void listLeaks() {
     const Allocation &a = entry.second;
     if (a.isLive)
       fprintf(stderr, "simt: leak: %zu bytes at %p of %s\n", a.bytes,
-              static_cast<void *>(a.start),
-              a.device == pinnedHost ? "pinned memory" : "device memory");
+              static_cast<void *>(a.start), kindName(a));
   }
 }
 
@@ -205,8 +207,7 @@ std::string memoryDescribe(const void *address) {
   const Allocation *a = find(r, address);
   if (!a) return "";
   const char *at = static_cast<const char *>(address);
-  const char *kind =
-      a->device == pinnedHost ? "pinned memory" : "device memory";
+  const char *kind = kindName(*a);
   char text[200];
   if (!a->isLive)
     snprintf(text, sizeof text,
@@ -223,6 +224,22 @@ std::string memoryDescribe(const void *address) {
   else
     snprintf(text, sizeof text, "host code touches byte %td of %s of %zu bytes",
              at - a->start, kind, a->bytes);
+  return text;
+}
+
+std::string memoryCheck(const void *address, size_t bytes) {
+  if (memoryIsLive(address, bytes)) return "";
+  Registry &r = registry();
+  Guard guard(r.mutex);
+  if (!memoryIsLive(address, 1)) {
+    std::string text = memoryDescribe(address);
+    return text.empty() ? "not in device memory" : text;
+  }
+  const Allocation &a = *find(r, address);
+  char text[200];
+  snprintf(text, sizeof text,
+           "out of bounds: %zu bytes from byte %td of %s of %zu bytes", bytes,
+           static_cast<const char *>(address) - a.start, kindName(a), a.bytes);
   return text;
 }
 

@@ -28,6 +28,9 @@ bool memoryOwner(const void *address, int *device);
 /* Whether all bytes lie in one live allocation. */
 bool memoryIsLive(const void *address, size_t bytes);
 
+/* "" when all bytes lie in one live allocation, or what is wrong. */
+std::string memoryCheck(const void *address, size_t bytes);
+
 /* What an address is to device memory: "4 bytes past the end of ..."; "" when
  * it is nothing to it. */
 std::string memoryDescribe(const void *address);

@@ -39,11 +39,9 @@ static cudaMemcpyKind kindOf(bool toDevice, bool fromDevice) {
 static std::string checkSide(const char *what, const void *address,
                              size_t bytes) {
   int device;
-  if (!memoryOwner(address, &device) || memoryIsLive(address, bytes)) return "";
-  const char *last = static_cast<const char *>(address) + bytes - 1;
-  bool startsWell = memoryIsLive(address, 1);
-  return std::string(what) + " of " + std::to_string(bytes) +
-         " bytes: " + memoryDescribe(startsWell ? last : address);
+  if (!memoryOwner(address, &device)) return "";
+  std::string error = memoryCheck(address, bytes);
+  return error.empty() ? "" : std::string(what) + ": " + error;
 }
 
 static std::string checkSides(const Copy &copy) {

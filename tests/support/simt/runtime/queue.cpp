@@ -3,6 +3,7 @@
 
 #include "../config.h"
 #include "../machine.h"
+#include "../single.h"
 
 #include <algorithm>
 #include <chrono>
@@ -31,8 +32,7 @@ uint64_t Stream::oldest() const {
 }
 
 Queue &Queue::get() {
-  static Queue *own = new Queue(); /* threads may end after main */
-  return *own;
+  return single<Queue>();
 }
 
 Queue::Queue() {

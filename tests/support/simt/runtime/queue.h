@@ -98,11 +98,11 @@ public:
   /* Forgets the work of a device and what broke it. */
   void reset(Lock &lock, Device &device);
 
+  Queue();
   static Queue &get();
 
 private:
   struct Drain;
-  Queue();
   bool isRunnable(const Stream &stream) const;
   Stream *choose(Drain &drain);
   Stream *chooseElsewhere(const Device &device);
