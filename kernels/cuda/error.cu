@@ -53,3 +53,11 @@ lrmoeResult_t lrmoeCudaFailCublas(const char *call, cublasStatus_t status) {
 const char *lrmoeCudaLastError(void) {
   return lastText;
 }
+
+lrmoeResult_t lrmoeCudaCheckAligned(const void *rows) {
+  if (reinterpret_cast<uintptr_t>(rows) % 16 == 0) return lrmoeSuccess;
+  return lrmoeCudaFail(lrmoeInvalidArgument,
+                       "rows at %p: the CUDA backend takes rows at 16-byte "
+                       "boundaries",
+                       rows);
+}

@@ -22,6 +22,10 @@ lrmoeResult_t lrmoeCudaFailCublas(const char *call, cublasStatus_t status);
 
 const char *lrmoeCudaLastError(void);
 
+/* Rows are read and written 16 bytes at a time: fails if they do not start at
+ * such a boundary, which the device would only say later and of everything. */
+lrmoeResult_t lrmoeCudaCheckAligned(const void *rows);
+
 /* Return from the caller when the call does not succeed. */
 #define LRMOE_CUDA_CHECK(call)                                              \
   do {                                                                      \

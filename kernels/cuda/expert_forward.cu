@@ -2,6 +2,7 @@
  * |phi|, FC2.  With `post` weights alpha multiplies FC2's input, at width F,
  * after phi's norm is taken. */
 #include "kernels/cuda/calls.h"
+#include "kernels/cuda/error.h"
 #include "kernels/cuda/run.h"
 
 static const struct lrmoeExpertForward *
@@ -89,6 +90,7 @@ lrmoeResult_t lrmoeCudaExpertForward(struct lrmoeExpertContext *context,
     context->plan.entries[i] = {args[i].numRows, args[i].weights.w1};
     if (args[i].numRows == 0) continue;
     LRMOE_CHECK(lrmoeCheckRows(context, &args[i].x, context->shape.hidden));
+    LRMOE_CHECK(lrmoeCudaCheckAligned(args[i].saved));
   }
   const struct lrmoePass pass = {args, 0, runForward};
   return lrmoeExpertRun(context, numInstances, &pass, stream);

@@ -52,7 +52,8 @@ static lrmoeResult_t convertRows(const struct lrmoeGather *args,
 lrmoeResult_t lrmoeCudaGather(const struct lrmoeGather *args,
                               lrmoeStream_t stream) {
   if (args->numRows == 0) return lrmoeSuccess;
-  LRMOE_CHECK(requireWidth(args->rows.width));
+  LRMOE_CHECK(requireRows(args->rows));
+  LRMOE_CHECK(lrmoeCudaCheckAligned(args->out));
   if (args->rows.type != args->outType) return convertRows(args, stream);
   RowsView rows = viewOf(args->rows);
   LRMOE_RUN_KERNEL(copyRowsKernel, args->numRows, blockWarps, stream, rows,
@@ -80,6 +81,7 @@ lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
                      "rows of %lld bytes: the CUDA backend takes multiples of "
                      "16",
                      static_cast<long long>(rowBytes));
+  LRMOE_CHECK(lrmoeCudaCheckAligned(rows));
   LRMOE_RUN_KERNEL(spoilRowsKernel, count, blockWarps, stream, count, index,
                    rowBytes, static_cast<char *>(rows));
   return lrmoeSuccess;

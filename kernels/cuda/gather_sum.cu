@@ -103,7 +103,8 @@ __global__ void __launch_bounds__(blockThreads)
 lrmoeResult_t lrmoeCudaGatherSum(const struct lrmoeGatherSum *args,
                                  lrmoeStream_t stream) {
   if (args->numOut == 0) return lrmoeSuccess;
-  LRMOE_CHECK(requireWidth(args->rows.width));
+  LRMOE_CHECK(requireRows(args->rows));
+  LRMOE_CHECK(lrmoeCudaCheckAligned(args->out));
   return withElements(args->rows.type, [=](auto elements) -> lrmoeResult_t {
     using T = decltype(elements);
     RowsView rows = viewOf(args->rows);

@@ -158,7 +158,7 @@ static void fillGroups(int numGemms, const struct lrmoeCudaGemm *gemms,
   }
 }
 
-static lrmoeResult_t multiplyTogether(const struct cublasUnit *unit,
+static lrmoeResult_t multiplyTogether(struct cublasUnit *unit,
                                       lrmoeDataType_t operand, int numGemms,
                                       const struct lrmoeCudaGemm *gemms) {
   const int numPointers = 3 * LRMOE_MAX_GEMMS;
@@ -172,10 +172,14 @@ static lrmoeResult_t multiplyTogether(const struct cublasUnit *unit,
   const void *const *a = unit->pointers;
   const void *const *b = a + LRMOE_MAX_GEMMS;
   void *const *c = const_cast<void *const *>(b + LRMOE_MAX_GEMMS);
-  LRMOE_CUBLAS_CHECK(cublasGemmGroupedBatchedEx(
+  cublasStatus_t status = cublasGemmGroupedBatchedEx(
       unit->cublas, groups.transA, groups.transB, groups.m, groups.n, groups.k,
       groups.alpha, a, type, groups.lda, b, type, groups.ldb, groups.beta, c,
-      type, groups.ldc, numGemms, groups.sizes, CUBLAS_COMPUTE_32F));
+      type, groups.ldc, numGemms, groups.sizes, CUBLAS_COMPUTE_32F);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+    return multiplyEach(unit, operand, numGemms, gemms);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    return lrmoeCudaFailCublas("cublasGemmGroupedBatchedEx", status);
   return lrmoeSuccess;
 }
 

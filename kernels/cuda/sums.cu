@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(blockThreads)
 lrmoeResult_t lrmoeCudaNorms(const struct lrmoeNorms *args,
                              lrmoeStream_t stream) {
   if (args->numRows == 0) return lrmoeSuccess;
-  LRMOE_CHECK(requireWidth(args->rows.width));
+  LRMOE_CHECK(requireRows(args->rows));
   return withElements(args->rows.type, [=](auto elements) -> lrmoeResult_t {
     using T = decltype(elements);
     RowsView rows = viewOf(args->rows);
@@ -101,7 +101,8 @@ __global__ void __launch_bounds__(blockThreads) dotRowsKernel(DotRows args) {
 lrmoeResult_t lrmoeCudaDotRows(const struct lrmoeDotRows *args,
                                lrmoeStream_t stream) {
   if (args->numRows == 0) return lrmoeSuccess;
-  LRMOE_CHECK(requireWidth(args->a.width));
+  LRMOE_CHECK(requireRows(args->a));
+  LRMOE_CHECK(requireRows(args->b));
   LRMOE_CUDA_REQUIRE(
       args->a.width == args->b.width && args->a.type == args->b.type,
       "dot products of rows of %lld and %lld elements, types %d "

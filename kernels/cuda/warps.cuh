@@ -84,13 +84,14 @@ inline lrmoeResult_t gridFor(int64_t numItems, int perBlock, dim3 *grid) {
   return lrmoeSuccess;
 }
 
-inline lrmoeResult_t requireWidth(int64_t width) {
-  LRMOE_CUDA_REQUIRE(width >= 0 && width % chunkElements == 0 &&
-                         width <= INT32_MAX,
+/* Rows of whole chunks, each at a 16-byte boundary. */
+inline lrmoeResult_t requireRows(const struct lrmoeRows &rows) {
+  LRMOE_CUDA_REQUIRE(rows.width >= 0 && rows.width % chunkElements == 0 &&
+                         rows.width <= INT32_MAX,
                      "rows of %lld elements: the CUDA backend takes multiples "
                      "of %d",
-                     static_cast<long long>(width), chunkElements);
-  return lrmoeSuccess;
+                     static_cast<long long>(rows.width), chunkElements);
+  return lrmoeCudaCheckAligned(rows.data);
 }
 
 inline int chunksOf(int64_t width) {

@@ -3,6 +3,7 @@
 #include "device.h"
 #include "support/simt/simt.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static unsigned *newData(void) {
@@ -140,6 +141,10 @@ END_TEST
 /* ---- Crashes, each in a child ------------------------------------------------ */
 
 static void launchAndWait(void *user) {
+  struct simtConfig config;
+  simtGetConfig(&config);
+  config.quiet = 0;
+  simtSetConfig(&config);
   chooseOrder(0);
   unsigned *data = newData();
   if (brokenLaunch(user, data, NULL) != cudaSuccess) return;
@@ -163,7 +168,7 @@ static void touchFromHost(void *user) {
 static void assertDies(void (*body)(void *user), const char *kernel,
                        const char *words) {
   char name[64];
-  strcpy(name, kernel);
+  snprintf(name, sizeof name, "%s", kernel);
   int endedWell;
   const char *text = childErrors(body, name, &endedWell);
   assertSays(text, words);

@@ -29,10 +29,6 @@ static void runChild(void (*body)(void *user), void *user, FILE *errors) {
   struct rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
   dup2(fileno(errors), STDERR_FILENO);
-  struct simtConfig config;
-  simtGetConfig(&config);
-  config.quiet = 0;
-  simtSetConfig(&config);
   body(user);
   exit(0);
 }

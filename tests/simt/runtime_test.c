@@ -5,6 +5,7 @@
 #include "support/simt/simt.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,8 +160,10 @@ static int selectOnRank(int rank) {
   int numWrong = 0;
   for (int r = 0; r < rows; r++)
     for (int i = 0; i < width; i++)
-      numWrong += marks[r][i] != (keys[r][i] >= (unsigned)(width - quotas[r]));
-  return numWrong + cudaFree(in) + cudaFree(out) + cudaFree(quota);
+      if (marks[r][i] != (keys[r][i] >= (unsigned)(width - quotas[r])))
+        numWrong++;
+  if (cudaFree(in) || cudaFree(out) || cudaFree(quota)) return 1;
+  return numWrong;
 }
 
 static int runRank(const struct testRank *rank) {
@@ -246,6 +249,31 @@ START_TEST(leaksAreListedWhenAskedFor) {
 }
 END_TEST
 
+static void tellConfig(void *user) {
+  (void)user;
+  setenv("LRMOE_SIMT_SEED", "42", 1);
+  struct simtConfig config;
+  simtGetConfig(&config);
+  fprintf(stderr, "order %d %d %d, seed %d", (int)config.threads,
+          (int)config.blocks, (int)config.streams, (int)config.seed);
+}
+
+static void tellBadOrder(void *user) {
+  setenv("LRMOE_SIMT_ORDER", "sorted", 1);
+  tellConfig(user);
+}
+
+START_TEST(theEnvironmentSetsOrderAndSeed) {
+  int endedWell;
+  ck_assert_str_eq(childErrors(tellConfig, NULL, &endedWell),
+                   "order 2 2 2, seed 42");
+  ck_assert(endedWell);
+  ck_assert_str_eq(childErrors(tellBadOrder, NULL, &endedWell),
+                   "simt: LRMOE_SIMT_ORDER=sorted is not understood\n");
+  ck_assert(!endedWell);
+}
+END_TEST
+
 int main(void) {
   static const TTest *const *tests[] = {
       &badCopiesAreRefusedWithTheReason,
@@ -258,6 +286,7 @@ int main(void) {
       &ranksMayBeProcesses,
       &workOfOtherLibrariesWaitsForItsPeer,
       &leaksAreListedWhenAskedFor,
+      &theEnvironmentSetsOrderAndSeed,
   };
   Suite *suite = suite_create("simt_runtime");
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

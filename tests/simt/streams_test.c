@@ -129,7 +129,7 @@ END_TEST
 
 START_TEST(copiesTakePageableBytesAtTheCall) {
   chooseOrder(_i);
-  int *data = deviceCopyOf(NULL, 2 * bytes);
+  int *data = deviceCopyOf(NULL, (size_t)2 * bytes);
   int *late = pinned(bytes);
   int early[count];
   int result[2 * count];

@@ -239,6 +239,10 @@ START_TEST(wrongRowsAreRefused) {
   ck_assert_ptr_nonnull(strstr(cuda->lastError(), "12"));
   ck_assert_int_eq(cuda->norms(&byteNorms, NULL), lrmoeInvalidArgument);
   ck_assert_ptr_nonnull(strstr(cuda->lastError(), "data type 0"));
+  const struct lrmoeNorms offNorms = {
+      {(void *)8, NULL, lrmoeFloat32, 8}, 1, 0, NULL};
+  ck_assert_int_eq(cuda->norms(&offNorms, NULL), lrmoeInvalidArgument);
+  ck_assert_ptr_nonnull(strstr(cuda->lastError(), "boundaries"));
 }
 END_TEST
 

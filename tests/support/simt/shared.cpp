@@ -55,14 +55,14 @@ void SharedMemory::startBlock() {
     cells = block + numBytes + (8 - numBytes % 8) % 8;
     poolUsed += pitch;
   }
-  /* Not the memset that TSan sees: the host does not write here. */
-  volatile unsigned char *bytes = reinterpret_cast<unsigned char *>(block);
-  if (tsan) {
-    for (size_t i = 0; i < numBytes; i++)
-      bytes[i] = poison;
-  } else {
+  if (!tsan) {
     memset(block, poison, numBytes);
+    return;
   }
+  /* TSan would see a memset, and the host does not write here. */
+  volatile unsigned char *bytes = reinterpret_cast<unsigned char *>(block);
+  for (size_t i = 0; i < numBytes; i++)
+    bytes[i] = poison;
 }
 
 void SharedMemory::endLaunch() {
