@@ -179,6 +179,14 @@ static lrmoeResult_t submit(struct work *work) {
 
 /* ---- Groups ---- */
 
+/* As in NCCL any failure, of a call or of the group that it is in, stays with a
+ * non-blocking communicator. */
+static void condemn(struct standinComm *comm, lrmoeResult_t result) {
+  pthread_mutex_lock(&standinMutex);
+  if (comm->isNonblocking) standinNote(comm, result);
+  pthread_mutex_unlock(&standinMutex);
+}
+
 lrmoeResult_t standinGroupStart(void) {
   if (group.depth++ == 0) group.result = lrmoeSuccess;
   return lrmoeSuccess;
@@ -192,6 +200,8 @@ lrmoeResult_t standinGroupEnd(void) {
   group.work = NULL;
   if (!work) return group.result;
   if (group.result == lrmoeSuccess) return submit(work);
+  for (int64_t i = 0; i < work->numCalls; i++)
+    condemn(work->calls[i].comm, group.result);
   freeWork(work, 0);
   return group.result;
 }
@@ -243,12 +253,16 @@ static lrmoeResult_t takeAndCollect(struct ncclComm *handle,
                                     const struct lrmoeCall *call,
                                     lrmoeStream_t stream) {
   struct standinComm *comm = NULL;
-  lrmoeResult_t injected = failNext;
-  failNext = lrmoeSuccess;
-  if (injected != lrmoeSuccess) return LRMOE_FAIL(injected, "injected failure");
+  lrmoeResult_t result = failNext;
   LRMOE_CHECK(standinTake(handle, &comm));
-  lrmoeResult_t result = standinResult(collect(comm, call, stream));
-  if (result != lrmoeSuccess) standinGive(comm);
+  failNext = lrmoeSuccess;
+  if (result != lrmoeSuccess)
+    LRMOE_FAIL(result, "injected failure");
+  else
+    result = standinResult(collect(comm, call, stream));
+  if (result == lrmoeSuccess) return lrmoeSuccess;
+  condemn(comm, result);
+  standinGive(comm);
   return result;
 }
 
