@@ -305,5 +305,6 @@ int main(void) {
                                 an_abort_drops_an_open_group,
                                 groups_of_both_kinds,
                                 memory_of_both_kinds};
-  return suiteRunTests("nccl_borrow", tests, sizeof tests / sizeof *tests, 120);
+  return suiteRunTests("nccl_borrow", tests, sizeof tests / sizeof tests[0],
+                       120);
 }

@@ -31,7 +31,7 @@ static int alone(const struct testRank *self) {
   struct testRank half = *self;
   lrmoeComm_t comm = NULL;
   half.numRanks = 2;
-  testStandin()->timeoutMs(2 * shortMs); /* so that its thread ends soon */
+  testStandin()->timeoutMs(2L * shortMs); /* so that its thread ends soon */
   lrmoeCommConfig_t config = LRMOE_COMM_CONFIG_INITIALIZER;
   config.timeoutMs = shortMs;
   RANK_TRUE(self, lrmoeCommInitRank(2, &half.id, 0, &config, &comm) ==
@@ -39,7 +39,7 @@ static int alone(const struct testRank *self) {
   RANK_TRUE(self, testErrorHas("ncclCommInitRankConfig: NCCL was not done "
                                "within 300 ms"));
   RANK_TRUE(self, !comm && testStandin()->misuses() == 0);
-  testSleepMs(3 * shortMs);
+  testSleepMs(3L * shortMs);
   return 0;
 }
 
@@ -302,5 +302,5 @@ int main(void) {
                                 a_fatal_call_ends_the_communicator,
                                 windows_and_pointers,
                                 faults_at_every_allocation};
-  return suiteRunTests("nccl_own", tests, sizeof tests / sizeof *tests, 120);
+  return suiteRunTests("nccl_own", tests, sizeof tests / sizeof tests[0], 120);
 }

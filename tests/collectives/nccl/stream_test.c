@@ -279,5 +279,6 @@ int main(void) {
       an_abort_with_works_queued,     a_stream_that_takes_nothing,
       a_group_on_two_streams,         streams_of_the_cpu,
       memory_of_the_device_is_opened, the_device_of_a_communicator};
-  return suiteRunTests("nccl_stream", tests, sizeof tests / sizeof *tests, 120);
+  return suiteRunTests("nccl_stream", tests, sizeof tests / sizeof tests[0],
+                       120);
 }
