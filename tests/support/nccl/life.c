@@ -116,6 +116,18 @@ void standinGive(struct standinComm *comm) {
   standinBury(dead);
 }
 
+void standinInside(struct standinComm *comm, int change) {
+  struct standinComm *dead = NULL;
+  pthread_mutex_lock(&standinMutex);
+  comm->numInside += change;
+  if (change > 0)
+    comm->numUsers++;
+  else
+    standinGiveLocked(comm, &dead);
+  pthread_mutex_unlock(&standinMutex);
+  standinBury(dead);
+}
+
 void standinQuiesce(struct standinComm *comm) {
   pthread_mutex_lock(&standinMutex);
   while (comm->numServed < comm->numTickets)
@@ -287,6 +299,7 @@ lrmoeResult_t standinCommAbort(struct ncclComm *handle) {
   if (comm) {
     removeLocked(comm);
     comm->isAborted = 1;
+    numMisuses += comm->isNonblocking && comm->numInside;
     if (comm->cpu) result = lrmoeCpuTransport.commAbort(comm->cpu);
   }
   pthread_mutex_unlock(&standinMutex);

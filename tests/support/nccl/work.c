@@ -160,8 +160,23 @@ static lrmoeResult_t handToStream(struct work *work) {
   return result;
 }
 
-static lrmoeResult_t submit(struct work *work) {
+/* The first communicator of the work knows that a call is inside. */
+static lrmoeResult_t handOver(struct work *work, int isNonblocking) {
   pthread_t thread;
+  struct standinComm *comm = work->calls[0].comm;
+  lrmoeResult_t result = lrmoeInProgress;
+  standinInside(comm, 1);
+  if (standinHostHasStreams())
+    result = handToStream(work);
+  else if (!isNonblocking || pthread_create(&thread, NULL, runApart, work))
+    result = run(work);
+  else
+    pthread_detach(thread);
+  standinInside(comm, -1);
+  return result;
+}
+
+static lrmoeResult_t submit(struct work *work) {
   lrmoeResult_t result = LRMOE_ALLOCATE(work->numCalls, &work->members);
   if (result != lrmoeSuccess) {
     for (int64_t i = 0; i < work->numCalls; i++)
@@ -170,11 +185,7 @@ static lrmoeResult_t submit(struct work *work) {
     return standinResult(result);
   }
   int isNonblocking = enlist(work);
-  if (standinHostHasStreams()) return handToStream(work);
-  if (!isNonblocking) return run(work);
-  if (pthread_create(&thread, NULL, runApart, work)) return run(work);
-  pthread_detach(thread);
-  return lrmoeInProgress;
+  return handOver(work, isNonblocking);
 }
 
 /* ---- Groups ---- */
