@@ -145,7 +145,8 @@ typedef struct {
  * newer is looked for when it is first needed: in this process, else in
  * LRMOE_NCCL_PATH or where the loader looks.  lrmoeNotInstalled: there is none;
  * lrmoeUnsupported: it is too old, or lacks what a call needs.  Work that is on
- * a stream has NCCL's time-outs and none of LRMoE's. */
+ * a stream has NCCL's time-outs and none of LRMoE's.  A call that NCCL fails
+ * aborts its communicator, unless that was borrowed. */
 
 /* Makes an id that one rank hands to the others by its own means.  The id is
  * a secret: who has it can join. */

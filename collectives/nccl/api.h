@@ -80,6 +80,7 @@ typedef struct ncclWindow_vidmem *lrmoeNcclWindow_t;
   LRMOE_NCCL_OPTIONAL_228(X)   \
   LRMOE_NCCL_OPTIONAL_229(X)
 
+/* A type needs no parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
 struct lrmoeNcclApi {
 #define LRMOE_NCCL_FIELD(type, field, symbol, parameters) \
   type(*field) parameters;
@@ -87,5 +88,6 @@ struct lrmoeNcclApi {
   LRMOE_NCCL_OPTIONAL(LRMOE_NCCL_FIELD)
 #undef LRMOE_NCCL_FIELD
 };
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #endif

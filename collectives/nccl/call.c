@@ -1,26 +1,12 @@
 /* What surrounds every call of NCCL: see call.h.
  *
- * Of NCCL's errors an invalid argument has no effect; all others end the
- * communicator (comm.h).  In a group nothing has begun before the outermost
- * end: then every communicator of the group is asked how it went, for a
- * non-blocking one the end says only "in progress".  The first call of a group
- * that failed gave the useful text; ncclGroupEnd repeats the bare result. */
+ * Of NCCL's errors a wrong argument has no effect on a blocking communicator;
+ * all others end it, and any error ends a non-blocking one, such as ours are
+ * (wrong arguments are found before they reach NCCL: collectives/call.c). */
 #include "collectives/nccl/call.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <time.h>
-
-/* Of one thread. */
-static _Thread_local struct {
-  int depth;
-  lrmoeResult_t result; /* of the first call that failed */
-  char text[lrmoeNcclTextBytes];
-  struct lrmoeNcclComm *first;
-  struct lrmoeNcclComm *last;
-} group;
-
-/* ---- Errors ---- */
 
 /* NCCL's values are ours up to 7; 2.30 has one more, for its time-out. */
 static lrmoeResult_t resultOf(lrmoeResult_t got) {
@@ -39,26 +25,17 @@ lrmoeResult_t lrmoeNcclFail(const struct lrmoeNcclApi *api, const char *name,
                     hasText ? text : "");
 }
 
-int lrmoeNcclIsFatal(lrmoeResult_t result) {
-  return result != lrmoeSuccess && result != lrmoeInProgress &&
-         result != lrmoeInvalidArgument;
+int lrmoeNcclIsFatal(const struct lrmoeNcclComm *comm, lrmoeResult_t result) {
+  if (result == lrmoeSuccess || result == lrmoeInProgress) return 0;
+  return result != lrmoeInvalidArgument || !comm->isBorrowed;
 }
 
-/* Ends comm, unless it was borrowed.  When an abort by another thread was the
- * cause, or it had failed before, that is what is told. */
-static lrmoeResult_t giveUp(struct lrmoeNcclComm *comm, lrmoeResult_t result) {
+lrmoeResult_t lrmoeNcclGiveUp(struct lrmoeNcclComm *comm,
+                              lrmoeResult_t result) {
   lrmoeNcclCommNote(comm, result);
   lrmoeNcclCommBreak(lrmoeNcclCommHandle(comm));
   return lrmoeNcclCommCheck(comm);
 }
-
-static lrmoeResult_t fail(struct lrmoeNcclComm *comm, const char *name,
-                          lrmoeResult_t got) {
-  lrmoeResult_t result = lrmoeNcclFail(comm->api, name, got);
-  return lrmoeNcclIsFatal(result) ? giveUp(comm, result) : result;
-}
-
-/* ---- Waiting ---- */
 
 static int64_t nowMs(void) {
   struct timespec now;
@@ -84,135 +61,20 @@ lrmoeResult_t lrmoeNcclWait(struct lrmoeNcclComm *comm, const char *name) {
                           "%s: NCCL was not done within %lld ms: a peer is "
                           "dead, stopped, late or never came",
                           name, (long long)comm->timeoutMs);
-      return giveUp(comm, result);
+      return lrmoeNcclGiveUp(comm, result);
     }
     pauseBriefly(look);
     result = lrmoeNcclCommAsk(comm);
   }
-  return result == lrmoeSuccess ? result : giveUp(comm, result);
-}
-
-/* ---- Calls ---- */
-
-/* NCCL will look at it at the group's end, so it is inside until then. */
-static void join(struct lrmoeNcclComm *comm) {
-  if (comm->isInGroup || !lrmoeNcclCommHold(comm)) return;
-  lrmoeNcclCommCollect(comm);
-  comm->isInGroup = 1;
-  comm->nextInGroup = NULL;
-  if (group.last)
-    group.last->nextInGroup = comm;
-  else
-    group.first = comm;
-  group.last = comm;
-}
-
-/* Notes a failed call of a group. */
-static lrmoeResult_t noteInGroup(lrmoeResult_t result) {
-  if (!group.depth || group.result != lrmoeSuccess) return result;
-  group.result = result;
-  snprintf(group.text, sizeof group.text, "%s", lrmoeGetLastError());
-  return result;
-}
-
-lrmoeResult_t lrmoeNcclEnter(struct lrmoeNcclComm *comm) {
-  if (!comm)
-    return noteInGroup(
-        LRMOE_FAIL(lrmoeInvalidArgument, "the communicator is NULL"));
-  lrmoeResult_t result = lrmoeNcclCommEnter(comm);
-  if (result != lrmoeSuccess) return noteInGroup(result);
-  if (group.depth) join(comm);
-  return lrmoeSuccess;
+  return result == lrmoeSuccess ? result : lrmoeNcclGiveUp(comm, result);
 }
 
 lrmoeResult_t lrmoeNcclLeave(struct lrmoeNcclComm *comm, const char *name,
                              lrmoeResult_t got) {
   lrmoeResult_t result = lrmoeSuccess;
-  int isUnderWay = got == lrmoeInProgress;
-  if (got != lrmoeSuccess && !isUnderWay)
-    result = noteInGroup(fail(comm, name, got));
+  if (got != lrmoeSuccess && got != lrmoeInProgress)
+    result = lrmoeNcclFail(comm->api, name, got);
+  if (lrmoeNcclIsFatal(comm, result)) result = lrmoeNcclGiveUp(comm, result);
   lrmoeNcclCommExit(comm);
-  return isUnderWay && !group.depth ? lrmoeNcclWait(comm, name) : result;
-}
-
-/* ---- Groups ---- */
-
-lrmoeResult_t lrmoeNcclGroupStart(void) {
-  const struct lrmoeNccl *nccl = NULL;
-  LRMOE_CHECK(lrmoeNcclLoad(0, &nccl));
-  lrmoeResult_t got = nccl->api.groupStart();
-  if (got != lrmoeSuccess)
-    return lrmoeNcclFail(&nccl->api, "ncclGroupStart", got);
-  if (group.depth++ == 0) group.result = lrmoeSuccess;
-  return lrmoeSuccess;
-}
-
-lrmoeResult_t lrmoeNcclOutside(void) {
-  if (!group.depth) return lrmoeSuccess;
-  return LRMOE_FAIL(lrmoeInvalidUsage,
-                    "NCCL communicators and windows cannot be made, split or "
-                    "destroyed in an open group");
-}
-
-/* Takes the communicators out of the group, each when NCCL is done with it,
- * and gives the first failure. */
-static lrmoeResult_t disband(struct lrmoeNcclComm *first) {
-  lrmoeResult_t result = lrmoeSuccess;
-  for (struct lrmoeNcclComm *comm = first; comm; comm = comm->nextInGroup) {
-    lrmoeNcclCommExit(comm);
-    lrmoeResult_t ended = lrmoeNcclWait(comm, "ncclGroupEnd");
-    if (result == lrmoeSuccess) result = ended;
-  }
-  while (first) {
-    struct lrmoeNcclComm *comm = first;
-    first = comm->nextInGroup;
-    comm->nextInGroup = NULL;
-    comm->isInGroup = 0;
-  }
-  return result;
-}
-
-/* When no communicator of the group says that the failure is its own, none of
- * them is known to be whole. */
-static lrmoeResult_t endWith(const struct lrmoeNccl *nccl,
-                             struct lrmoeNcclComm *first, lrmoeResult_t got) {
-  lrmoeResult_t result = lrmoeNcclFail(&nccl->api, "ncclGroupEnd", got);
-  char text[lrmoeNcclTextBytes];
-  snprintf(text, sizeof text, "%s", lrmoeGetLastError());
-  int isOwned = 0;
-  for (struct lrmoeNcclComm *comm = first; comm; comm = comm->nextInGroup)
-    isOwned |= lrmoeNcclIsFatal(lrmoeNcclCommAsk(comm));
-  LRMOE_FAIL(result, "%s", text);
-  for (struct lrmoeNcclComm *comm = first;
-       comm && !isOwned && lrmoeNcclIsFatal(result); comm = comm->nextInGroup)
-    lrmoeNcclCommNote(comm, result);
-  lrmoeResult_t ended = disband(first);
-  return ended != lrmoeSuccess ? ended : LRMOE_FAIL(result, "%s", text);
-}
-
-/* A group with a communicator that is to be aborted must not begin: it might
- * block.  A wrong call in it is how NCCL drops a group. */
-static void submit(const struct lrmoeNcclApi *api,
-                   struct lrmoeNcclComm *first) {
-  int isAsked = 0;
-  for (struct lrmoeNcclComm *comm = first; comm; comm = comm->nextInGroup)
-    isAsked |= lrmoeNcclCommSubmit(comm);
-  if (isAsked) api->send(NULL, 0, lrmoeInt8, 0, NULL, NULL);
-}
-
-lrmoeResult_t lrmoeNcclGroupEnd(void) {
-  const struct lrmoeNccl *nccl = lrmoeNcclLoaded();
-  if (!group.depth || !nccl) /* NCCL's own depth may be the program's */
-    return LRMOE_FAIL(lrmoeInvalidUsage, "GroupEnd without GroupStart");
-  struct lrmoeNcclComm *first = group.depth > 1 ? NULL : group.first;
-  submit(&nccl->api, first);
-  lrmoeResult_t got = nccl->api.groupEnd();
-  if (--group.depth) return group.result;
-  group.first = group.last = NULL;
-  int isGood = got == lrmoeSuccess || got == lrmoeInProgress;
-  if (group.result != lrmoeSuccess) {
-    disband(first);
-    return LRMOE_FAIL(group.result, "%s", group.text);
-  }
-  return isGood ? disband(first) : endWith(nccl, first, got);
+  return got == lrmoeInProgress ? lrmoeNcclWait(comm, name) : result;
 }

@@ -1,4 +1,4 @@
-/* What surrounds every call of NCCL: checks, waiting, errors, groups. */
+/* What surrounds every call of NCCL: errors and waiting. */
 #ifndef LRMOE_COLLECTIVES_NCCL_CALL_H
 #define LRMOE_COLLECTIVES_NCCL_CALL_H
 
@@ -9,22 +9,21 @@
 lrmoeResult_t lrmoeNcclFail(const struct lrmoeNcclApi *api, const char *name,
                             lrmoeResult_t got);
 
-/* Whether a communicator can no longer be used after this result. */
-int lrmoeNcclIsFatal(lrmoeResult_t result);
+/* Ends comm because of `result`, with the reason in the last error, unless it
+ * was borrowed.  When an abort by another thread was the cause, or it had
+ * failed before, that is what is told. */
+lrmoeResult_t lrmoeNcclGiveUp(struct lrmoeNcclComm *comm, lrmoeResult_t result);
 
-/* Before and after a call on comm; `got` is what NCCL returned. */
-lrmoeResult_t lrmoeNcclEnter(struct lrmoeNcclComm *comm);
+/* Whether comm can no longer be used after this result of a call on it. */
+int lrmoeNcclIsFatal(const struct lrmoeNcclComm *comm, lrmoeResult_t result);
+
+/* After lrmoeNcclCommEnter and a call of `name` that returned `got`: leaves,
+ * and waits for the end of the call. */
 lrmoeResult_t lrmoeNcclLeave(struct lrmoeNcclComm *comm, const char *name,
                              lrmoeResult_t got);
 
 /* Waits until NCCL is done with the last call on comm, a non-blocking one
- * perhaps, at most for comm's time-out.  A failure is noted in comm. */
+ * perhaps, at most for comm's time-out. */
 lrmoeResult_t lrmoeNcclWait(struct lrmoeNcclComm *comm, const char *name);
-
-/* Fails inside a group: communicators come and go outside of it. */
-lrmoeResult_t lrmoeNcclOutside(void);
-
-lrmoeResult_t lrmoeNcclGroupStart(void);
-lrmoeResult_t lrmoeNcclGroupEnd(void);
 
 #endif

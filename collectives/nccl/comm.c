@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/param.h"
 #include "collectives/nccl/call.h"
+#include "collectives/nccl/group.h"
 
 #include <stdio.h>
 
@@ -87,7 +88,7 @@ static int claimLocked(struct lrmoeNcclComm *comm) {
   while (comm->abort == lrmoeNcclAborting)
     pthread_cond_wait(&comm->abortEnded, &comm->mutex);
   if (comm->abort == lrmoeNcclAborted) return 0;
-  int isLeft = comm->isBorrowed ? comm->isCollected : comm->numInside > 0;
+  int isLeft = comm->numInside && !comm->isBorrowed;
   comm->abort = isLeft ? lrmoeNcclAbortAsked : lrmoeNcclAborting;
   return !isLeft;
 }
@@ -156,27 +157,13 @@ void lrmoeNcclCommExit(struct lrmoeNcclComm *comm) {
   if (isMine) carryOut(comm);
 }
 
-void lrmoeNcclCommCollect(struct lrmoeNcclComm *comm) {
-  pthread_mutex_lock(&comm->mutex);
-  comm->isCollected = 1;
-  pthread_mutex_unlock(&comm->mutex);
-}
-
-int lrmoeNcclCommSubmit(struct lrmoeNcclComm *comm) {
-  pthread_mutex_lock(&comm->mutex);
-  comm->isCollected = 0;
-  int isAsked = comm->abort == lrmoeNcclAbortAsked;
-  pthread_mutex_unlock(&comm->mutex);
-  return isAsked;
-}
-
 /* ---- End ---- */
 
 /* Flushes, so that the time-out holds here too. */
 static lrmoeResult_t finalize(struct lrmoeNcclComm *comm) {
   static const char name[] = "ncclCommFinalize";
   if (!comm->api->commFinalize) return lrmoeSuccess;
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
+  LRMOE_CHECK(lrmoeNcclCommEnter(comm));
   LRMOE_CHECK(lrmoeNcclLeave(comm, name, comm->api->commFinalize(comm->nccl)));
   return lrmoeNcclWait(comm, name);
 }

@@ -8,11 +8,10 @@
  *
  * An abort may come from another thread than the one that uses a communicator.
  * Own communicators are non-blocking, so that no call stays in NCCL: an abort
- * that finds one there, or an open group, at which NCCL will look once more, is
- * left to the using thread.  A borrowed one may block in NCCL, and is aborted
- * at once, which is what NCCL offers to free it, unless its group still
- * collects.  A call that an abort ends returns after the abort, and one that
- * fails on an own communicator aborts it: NCCL touches its buffers no more. */
+ * that finds one there is left to the using thread.  A borrowed one may block
+ * in NCCL, and is aborted at once, which is what NCCL offers to free it.  A
+ * call that an abort ends returns after the abort, and one that fails on an own
+ * communicator aborts it: NCCL touches its buffers no more. */
 #ifndef LRMOE_COLLECTIVES_NCCL_COMM_H
 #define LRMOE_COLLECTIVES_NCCL_COMM_H
 
@@ -36,6 +35,7 @@ struct lrmoeNcclComm {
   const struct lrmoeNcclApi *api;
   struct ncclComm *nccl;
   int rank;
+  int numRanks;
   int64_t timeoutMs;
   int isBorrowed;
 
@@ -43,12 +43,11 @@ struct lrmoeNcclComm {
   pthread_mutex_t mutex;
   pthread_cond_t abortEnded;
   enum lrmoeNcclAbort abort;
-  int numInside;        /* calls that are in NCCL, and an open group */
-  int isCollected;      /* by a group that has not come to its end */
+  int numInside;        /* calls that are in NCCL */
   lrmoeResult_t result; /* what it failed with, for the reason in text */
   char text[lrmoeNcclTextBytes];
 
-  /* The group of the thread that uses it (call.c). */
+  /* The group of the thread that uses it (group.c). */
   struct lrmoeNcclComm *nextInGroup;
   int isInGroup;
 };
@@ -88,11 +87,6 @@ lrmoeResult_t lrmoeNcclCommCheck(struct lrmoeNcclComm *comm);
 lrmoeResult_t lrmoeNcclCommEnter(struct lrmoeNcclComm *comm);
 int lrmoeNcclCommHold(struct lrmoeNcclComm *comm);
 void lrmoeNcclCommExit(struct lrmoeNcclComm *comm);
-
-/* A group collects calls on comm, until it hands them to NCCL; whether an abort
- * has been asked for by then. */
-void lrmoeNcclCommCollect(struct lrmoeNcclComm *comm);
-int lrmoeNcclCommSubmit(struct lrmoeNcclComm *comm);
 
 /* Notes that comm failed with `result` for the reason in the last error, unless
  * it had failed before. */

@@ -5,14 +5,17 @@
  * too long. */
 #include "collectives/nccl/call.h"
 #include "collectives/nccl/comm.h"
+#include "collectives/nccl/group.h"
 
 /* Waits until NCCL's communicator has come to be, for the call `name`, and
- * finds its rank. */
+ * finds its place. */
 static lrmoeResult_t complete(struct lrmoeNcclComm *comm, const char *name) {
   LRMOE_CHECK(lrmoeNcclWait(comm, name));
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
-  return lrmoeNcclLeave(comm, "ncclCommUserRank",
-                        comm->api->commUserRank(comm->nccl, &comm->rank));
+  LRMOE_CHECK(lrmoeNcclCommEnter(comm));
+  lrmoeResult_t got = comm->api->commUserRank(comm->nccl, &comm->rank);
+  if (got == lrmoeSuccess)
+    got = comm->api->commCount(comm->nccl, &comm->numRanks);
+  return lrmoeNcclLeave(comm, "ncclCommCount", got);
 }
 
 /* Drops a communicator that did not come to be. */
@@ -57,7 +60,7 @@ static lrmoeResult_t split(struct lrmoeNcclComm *parent, int color, int key,
                            struct lrmoeNcclComm *made) {
   const int noColor = -1;
   static const char name[] = "ncclCommSplit";
-  LRMOE_CHECK(lrmoeNcclEnter(parent));
+  LRMOE_CHECK(lrmoeNcclCommEnter(parent));
   LRMOE_CHECK(lrmoeNcclLeave(parent, name,
                              parent->api->commSplit(parent->nccl,
                                                     color < 0 ? noColor : color,

@@ -1,11 +1,12 @@
-/* The NCCL filler's table: NCCL's calls, each between the checks of call.h.
+/* The NCCL filler's table: NCCL's calls, behind the checks of group.h and comm.h.
  *
- * What a release lacks is emulated (all-to-all, by a group of sends and
- * receives) or refused by name (memory, windows); pointers into peers' windows
- * are there or the field is NULL. */
+ * What a release lacks is emulated (all-to-all: issue.c) or refused by name
+ * (memory, windows); pointers into peers' windows are there or the field is
+ * NULL. */
 #include "collectives/transport.h"
 
 #include "collectives/nccl/call.h"
+#include "collectives/nccl/group.h"
 
 #include <pthread.h>
 
@@ -37,10 +38,9 @@ static lrmoeResult_t commInitRank(struct ncclComm **comm, int numRanks,
 static lrmoeResult_t commCount(struct ncclComm *handle, int *count) {
   struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
   LRMOE_REQUIRE(comm && count, "comm or count is NULL");
-  LRMOE_CHECK(lrmoeNcclCommEnter(comm));
-  lrmoeResult_t got = comm->api->commCount(comm->nccl, count);
-  lrmoeNcclCommExit(comm);
-  return settle("ncclCommCount", got);
+  LRMOE_CHECK(lrmoeNcclCommCheck(comm));
+  *count = comm->numRanks;
+  return lrmoeSuccess;
 }
 
 static lrmoeResult_t commUserRank(struct ncclComm *handle, int *rank) {
@@ -81,8 +81,9 @@ static lrmoeResult_t commWindowRegister(struct ncclComm *handle, void *buffer,
   LRMOE_REQUIRE(window, "window is NULL");
   if (!theApi()->commWindowRegister || !theApi()->commWindowDeregister)
     return failMissing(name);
+  LRMOE_REQUIRE(comm, "the communicator is NULL");
   LRMOE_CHECK(lrmoeNcclOutside());
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
+  LRMOE_CHECK(lrmoeNcclCommEnter(comm));
   LRMOE_CHECK(lrmoeNcclLeave(
       comm, name,
       comm->api->commWindowRegister(comm->nccl, buffer, bytes, &made, flags)));
@@ -126,109 +127,86 @@ static lrmoeResult_t getPeerPointer(struct ncclWindow_vidmem *window,
 /* ---- Messages and collectives ---- */
 
 static lrmoeResult_t send(const void *buffer, size_t count,
-                          lrmoeDataType_t type, int peer,
-                          struct ncclComm *handle, lrmoeStream_t stream) {
-  struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
-  return lrmoeNcclLeave(
-      comm, "ncclSend",
-      comm->api->send(buffer, count, type, peer, comm->nccl, stream));
+                          lrmoeDataType_t type, int peer, struct ncclComm *comm,
+                          lrmoeStream_t stream) {
+  struct lrmoeCall call = {.kind = lrmoeCallSend,
+                           .type = type,
+                           .peer = peer,
+                           .send = buffer,
+                           .count = count};
+  return lrmoeNcclGroupCall(comm, &call, stream);
 }
 
 static lrmoeResult_t recv(void *buffer, size_t count, lrmoeDataType_t type,
-                          int peer, struct ncclComm *handle,
+                          int peer, struct ncclComm *comm,
                           lrmoeStream_t stream) {
-  struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
-  return lrmoeNcclLeave(
-      comm, "ncclRecv",
-      comm->api->recv(buffer, count, type, peer, comm->nccl, stream));
+  struct lrmoeCall call = {.kind = lrmoeCallRecv,
+                           .type = type,
+                           .peer = peer,
+                           .recv = buffer,
+                           .count = count};
+  return lrmoeNcclGroupCall(comm, &call, stream);
 }
 
 /* NOLINTBEGIN(readability-function-size): as many parameters as NCCL has. */
 
 static lrmoeResult_t allGather(const void *from, void *to, size_t sendCount,
-                               lrmoeDataType_t type, struct ncclComm *handle,
+                               lrmoeDataType_t type, struct ncclComm *comm,
                                lrmoeStream_t stream) {
-  struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
-  return lrmoeNcclLeave(
-      comm, "ncclAllGather",
-      comm->api->allGather(from, to, sendCount, type, comm->nccl, stream));
+  struct lrmoeCall call = {.kind = lrmoeCallAllGather,
+                           .type = type,
+                           .send = from,
+                           .recv = to,
+                           .count = sendCount};
+  return lrmoeNcclGroupCall(comm, &call, stream);
 }
 
 static lrmoeResult_t allReduce(const void *from, void *to, size_t count,
                                lrmoeDataType_t type, lrmoeRedOp_t op,
-                               struct ncclComm *handle, lrmoeStream_t stream) {
-  struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
-  return lrmoeNcclLeave(
-      comm, "ncclAllReduce",
-      comm->api->allReduce(from, to, count, type, op, comm->nccl, stream));
+                               struct ncclComm *comm, lrmoeStream_t stream) {
+  struct lrmoeCall call = {.kind = lrmoeCallAllReduce,
+                           .type = type,
+                           .op = op,
+                           .send = from,
+                           .recv = to,
+                           .count = count};
+  return lrmoeNcclGroupCall(comm, &call, stream);
 }
 
 static lrmoeResult_t reduceScatter(const void *from, void *to, size_t recvCount,
                                    lrmoeDataType_t type, lrmoeRedOp_t op,
-                                   struct ncclComm *handle,
+                                   struct ncclComm *comm,
                                    lrmoeStream_t stream) {
-  struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
-  return lrmoeNcclLeave(comm, "ncclReduceScatter",
-                        comm->api->reduceScatter(from, to, recvCount, type, op,
-                                                 comm->nccl, stream));
+  struct lrmoeCall call = {.kind = lrmoeCallReduceScatter,
+                           .type = type,
+                           .op = op,
+                           .send = from,
+                           .recv = to,
+                           .count = recvCount};
+  return lrmoeNcclGroupCall(comm, &call, stream);
 }
 
 static lrmoeResult_t broadcast(const void *from, void *to, size_t count,
                                lrmoeDataType_t type, int root,
-                               struct ncclComm *handle, lrmoeStream_t stream) {
-  struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
-  return lrmoeNcclLeave(
-      comm, "ncclBroadcast",
-      comm->api->broadcast(from, to, count, type, root, comm->nccl, stream));
-}
-
-/* Each rank begins with itself and goes round, as lrmoeExchangeRun does. */
-static lrmoeResult_t sendToAll(const char *from, char *to, size_t count,
-                               lrmoeDataType_t type, struct ncclComm *handle,
-                               lrmoeStream_t stream) {
-  int numRanks = 0, rank = 0;
-  size_t bytes = count * lrmoeTypeBytes(type);
-  LRMOE_CHECK(commCount(handle, &numRanks));
-  LRMOE_CHECK(commUserRank(handle, &rank));
-  for (int step = 0; step < numRanks; step++) {
-    int target = (rank + step) % numRanks;
-    int source = (rank - step + numRanks) % numRanks;
-    LRMOE_CHECK(send(from + (size_t)target * bytes, count, type, target, handle,
-                     stream));
-    LRMOE_CHECK(
-        recv(to + (size_t)source * bytes, count, type, source, handle, stream));
-  }
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t allToAllByMessages(const void *from, void *to,
-                                        size_t count, lrmoeDataType_t type,
-                                        struct ncclComm *handle,
-                                        lrmoeStream_t stream) {
-  LRMOE_REQUIRE(lrmoeTypeBytes(type), "unknown data type %d", (int)type);
-  LRMOE_REQUIRE(!count || from != to, "an all-to-all cannot be in place");
-  LRMOE_CHECK(lrmoeNcclGroupStart());
-  lrmoeResult_t result = sendToAll(from, to, count, type, handle, stream);
-  lrmoeResult_t ended = lrmoeNcclGroupEnd();
-  return result != lrmoeSuccess ? result : ended;
+                               struct ncclComm *comm, lrmoeStream_t stream) {
+  struct lrmoeCall call = {.kind = lrmoeCallBroadcast,
+                           .type = type,
+                           .peer = root,
+                           .send = from,
+                           .recv = to,
+                           .count = count};
+  return lrmoeNcclGroupCall(comm, &call, stream);
 }
 
 static lrmoeResult_t allToAll(const void *from, void *to, size_t count,
-                              lrmoeDataType_t type, struct ncclComm *handle,
+                              lrmoeDataType_t type, struct ncclComm *comm,
                               lrmoeStream_t stream) {
-  struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
-  LRMOE_CHECK(lrmoeNcclEnter(comm));
-  if (!comm->api->allToAll)
-    return allToAllByMessages(from, to, count, type, handle, stream);
-  return lrmoeNcclLeave(
-      comm, "ncclAlltoAll",
-      comm->api->allToAll(from, to, count, type, comm->nccl, stream));
+  struct lrmoeCall call = {.kind = lrmoeCallAllToAll,
+                           .type = type,
+                           .send = from,
+                           .recv = to,
+                           .count = count};
+  return lrmoeNcclGroupCall(comm, &call, stream);
 }
 
 /* NOLINTEND(readability-function-size) */

@@ -6,6 +6,8 @@
 #include <time.h>
 
 atomic_int fakeStreamError;
+atomic_int fakeStreamBlock;
+atomic_int fakeStreamWaiting;
 atomic_int fakeOpenAccesses;
 atomic_int fakeAccesses;
 
@@ -59,8 +61,12 @@ lrmoeStream_t fakeStreamMake(void) {
 
 int lrmoeSimtStreamEnqueue(struct CUstream_st *stream, void (*work)(void *),
                            void *argument) {
+  const struct timespec nap = {0, 1000000};
   int error = atomic_load(&fakeStreamError);
   if (error) return error;
+  if (atomic_load(&fakeStreamBlock)) atomic_fetch_add(&fakeStreamWaiting, 1);
+  while (atomic_load(&fakeStreamBlock))
+    nanosleep(&nap, NULL);
   struct item *item = calloc(1, sizeof *item);
   if (!item) abort();
   *item = (struct item){work, argument, NULL};

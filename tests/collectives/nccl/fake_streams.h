@@ -24,6 +24,10 @@ void fakeStreamHold(lrmoeStream_t stream, atomic_int *gate);
 /* CUDA's error of every enqueuing from now on; 0: none. */
 extern atomic_int fakeStreamError;
 
+/* While it is not 0 no enqueuing returns; how many have begun to wait. */
+extern atomic_int fakeStreamBlock;
+extern atomic_int fakeStreamWaiting;
+
 /* Accesses begun and not ended, and begun in all. */
 extern atomic_int fakeOpenAccesses;
 extern atomic_int fakeAccesses;

@@ -90,5 +90,5 @@ int main(void) {
   const TTest *const tests[] = {config_is_as_initialised, every_symbol_is_there,
                                 ids_are_unique, a_rank_or_a_clear_error,
                                 wrong_calls};
-  return suiteRunTests("nccl_real", tests, sizeof tests / sizeof *tests, 60);
+  return suiteRunTests("nccl_real", tests, sizeof tests / sizeof tests[0], 60);
 }

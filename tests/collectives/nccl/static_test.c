@@ -37,5 +37,6 @@ END_TEST
 int main(void) {
   const TTest *const tests[] = {the_linked_one_is_found,
                                 interposers_are_not_called};
-  return suiteRunTests("nccl_static", tests, sizeof tests / sizeof *tests, 60);
+  return suiteRunTests("nccl_static", tests, sizeof tests / sizeof tests[0],
+                       60);
 }

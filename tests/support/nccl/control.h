@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* Calls on handles that were not alive, since the last time it was asked. */
+/* Calls on handles that were not alive, and aborts under a call of another
+ * thread, since the last time it was asked. */
 int64_t lrmoeStandinMisuses(void);
 
 /* How long calls on communicators that this thread makes from now on wait for a

@@ -52,16 +52,16 @@ static struct standinComm **linkOf(struct ncclComm *handle) {
   return link;
 }
 
-static lrmoeResult_t findLocked(struct ncclComm *handle,
-                                struct standinComm **comm) {
-  LRMOE_REQUIRE(handle, "the communicator is NULL");
-  *comm = *linkOf(handle);
-  if (*comm) return lrmoeSuccess;
-  numMisuses++;
-  return LRMOE_FAIL(lrmoeInvalidArgument,
-                    "%p is not a communicator, or it was "
-                    "destroyed or aborted",
-                    (void *)handle);
+/* NULL, with the error recorded, for what is not the handle of a communicator
+ * that is alive. */
+static struct standinComm *findLocked(struct ncclComm *handle) {
+  struct standinComm *found = handle ? *linkOf(handle) : NULL;
+  if (found) return found;
+  numMisuses += handle != NULL;
+  LRMOE_FAIL(lrmoeInvalidArgument,
+             "%p is not a communicator, or it was destroyed or aborted",
+             (void *)handle);
+  return NULL;
 }
 
 static void removeLocked(struct standinComm *comm) {
@@ -82,13 +82,14 @@ static lrmoeResult_t usableLocked(const struct standinComm *comm) {
 }
 
 lrmoeResult_t standinTake(struct ncclComm *handle, struct standinComm **comm) {
-  struct standinComm *found = NULL;
   pthread_mutex_lock(&standinMutex);
-  lrmoeResult_t result = findLocked(handle, &found);
-  if (result == lrmoeSuccess) result = usableLocked(found);
-  if (result == lrmoeSuccess) found->numUsers++;
+  struct standinComm *found = findLocked(handle);
+  lrmoeResult_t result = found ? usableLocked(found) : lrmoeInvalidArgument;
+  if (found && result == lrmoeSuccess) {
+    found->numUsers++;
+    *comm = found;
+  }
   pthread_mutex_unlock(&standinMutex);
-  if (result == lrmoeSuccess) *comm = found;
   return result;
 }
 
@@ -111,6 +112,18 @@ void standinGive(struct standinComm *comm) {
   struct standinComm *dead = NULL;
   pthread_mutex_lock(&standinMutex);
   standinGiveLocked(comm, &dead);
+  pthread_mutex_unlock(&standinMutex);
+  standinBury(dead);
+}
+
+void standinInside(struct standinComm *comm, int change) {
+  struct standinComm *dead = NULL;
+  pthread_mutex_lock(&standinMutex);
+  comm->numInside += change;
+  if (change > 0)
+    comm->numUsers++;
+  else
+    standinGiveLocked(comm, &dead);
   pthread_mutex_unlock(&standinMutex);
   standinBury(dead);
 }
@@ -224,43 +237,49 @@ lrmoeResult_t standinCommInit(const struct standinInit *init,
   return result;
 }
 
+static lrmoeResult_t split(struct standinComm *parent, int color, int key,
+                           struct ncclComm **newHandle) {
+  struct standinComm *made = NULL;
+  struct ncclComm *cpu = NULL;
+  lrmoeResult_t result = makeComm(parent->isNonblocking, &made);
+  if (result != lrmoeSuccess) {
+    lrmoeCpuCommBreak(parent->cpu);
+    return result;
+  }
+  result = lrmoeCpuCommSplit(parent->cpu, color, key, &cpu);
+  made->cpu = cpu;
+  if (cpu)
+    publish(made);
+  else
+    standinGive(made);
+  if (result == lrmoeSuccess) *newHandle = cpu ? handleOf(made) : NULL;
+  return result;
+}
+
 lrmoeResult_t standinCommSplit(struct ncclComm *handle, int color, int key,
                                struct ncclComm **newHandle) {
-  struct standinComm *parent = NULL, *made = NULL;
-  struct ncclComm *cpu = NULL;
+  struct standinComm *parent = NULL;
   LRMOE_REQUIRE(newHandle, "newcomm is NULL");
   LRMOE_CHECK(outsideGroup());
   LRMOE_CHECK(standinTake(handle, &parent));
+  if (!parent) return lrmoeInternalError;
   standinQuiesce(parent);
-  lrmoeResult_t result = makeComm(parent->isNonblocking, &made);
-  if (result == lrmoeSuccess)
-    result = lrmoeCpuCommSplit(parent->cpu, color, key, &cpu);
-  else
-    lrmoeCpuCommBreak(parent->cpu);
+  lrmoeResult_t result = split(parent, color, key, newHandle);
   standinGive(parent);
-  if (result == lrmoeSuccess && cpu) {
-    made->cpu = cpu;
-    publish(made);
-    *newHandle = handleOf(made);
-    return lrmoeSuccess;
-  }
-  if (made) standinGive(made);
-  if (result == lrmoeSuccess) *newHandle = NULL;
   return result;
 }
 
 /* ---- Leaving ---- */
 
 lrmoeResult_t standinCommDestroy(struct ncclComm *handle) {
-  struct standinComm *comm = NULL;
   lrmoeResult_t result = lrmoeSuccess;
   if (!handle) return lrmoeSuccess;
   LRMOE_CHECK(outsideGroup());
   pthread_mutex_lock(&standinMutex);
-  result = findLocked(handle, &comm);
-  if (result == lrmoeSuccess) removeLocked(comm);
+  struct standinComm *comm = findLocked(handle);
+  if (comm) removeLocked(comm);
   pthread_mutex_unlock(&standinMutex);
-  LRMOE_CHECK(result);
+  if (!comm) return lrmoeInvalidArgument;
   standinQuiesce(comm);
   pthread_mutex_lock(&standinMutex);
   struct ncclComm *cpu = comm->numUsers == 1 ? comm->cpu : NULL;
@@ -274,17 +293,17 @@ lrmoeResult_t standinCommDestroy(struct ncclComm *handle) {
 /* Calls under way fail, and the last of them frees.  Those that are not on a
  * stream have let go of their buffers when this returns. */
 lrmoeResult_t standinCommAbort(struct ncclComm *handle) {
-  struct standinComm *comm = NULL;
-  LRMOE_REQUIRE(handle, "the communicator is NULL");
+  lrmoeResult_t result = lrmoeSuccess;
   pthread_mutex_lock(&standinMutex);
-  lrmoeResult_t result = findLocked(handle, &comm);
-  if (result == lrmoeSuccess) {
+  struct standinComm *comm = findLocked(handle);
+  if (comm) {
     removeLocked(comm);
     comm->isAborted = 1;
+    numMisuses += comm->isNonblocking && comm->numInside;
     if (comm->cpu) result = lrmoeCpuTransport.commAbort(comm->cpu);
   }
   pthread_mutex_unlock(&standinMutex);
-  if (!comm) return result;
+  if (!comm) return lrmoeInvalidArgument;
   if (!standinHostHasStreams()) standinQuiesce(comm);
   standinGive(comm);
   return result;
@@ -293,19 +312,18 @@ lrmoeResult_t standinCommAbort(struct ncclComm *handle) {
 /* ---- State ---- */
 
 lrmoeResult_t standinCommState(struct ncclComm *handle, lrmoeResult_t *error) {
-  struct standinComm *comm = NULL;
   struct ncclComm *cpu = NULL;
+  lrmoeResult_t state = lrmoeSuccess, result = lrmoeSuccess;
   LRMOE_REQUIRE(error, "asyncError is NULL");
   pthread_mutex_lock(&standinMutex);
-  lrmoeResult_t result = findLocked(handle, &comm);
-  lrmoeResult_t state = lrmoeSuccess;
-  if (result == lrmoeSuccess) {
+  struct standinComm *comm = findLocked(handle);
+  if (comm) {
     state = comm->numBusy ? lrmoeInProgress : usableLocked(comm);
     comm->numUsers++;
     cpu = state == lrmoeSuccess ? comm->cpu : NULL;
   }
   pthread_mutex_unlock(&standinMutex);
-  LRMOE_CHECK(result);
+  if (!comm) return lrmoeInvalidArgument;
   if (cpu) result = lrmoeCpuTransport.commGetAsyncError(cpu, &state);
   standinGive(comm);
   if (result == lrmoeSuccess) *error = standinResult(state);

@@ -15,8 +15,9 @@
  *   - on a non-blocking communicator a call returns "in progress", and no
  *     other may follow before ncclCommGetAsyncError says how it went;
  *   - ncclCommAbort frees the communicator, even while a call is under way.
- * Unlike NCCL it knows which handles are alive: a call on one that is not
- * fails and is counted. */
+ * Unlike NCCL it knows which handles are alive: a call on one that is not fails
+ * and is counted, and so is an abort of a non-blocking communicator while a
+ * thread is inside a call on it, which NCCL does not allow. */
 #ifndef LRMOE_TESTS_SUPPORT_NCCL_STANDIN_H
 #define LRMOE_TESTS_SUPPORT_NCCL_STANDIN_H
 
@@ -39,6 +40,7 @@ struct standinComm {
   int isAborted;
   int numUsers;       /* its handle, and calls under way; the last frees */
   int numBusy;        /* non-blocking calls in progress */
+  int numInside;      /* threads that are in a call on it */
   int64_t numTickets; /* of works, given and served */
   int64_t numServed;
   lrmoeResult_t result; /* what broke it, for the reason in text */
@@ -77,6 +79,10 @@ void standinGive(struct standinComm *comm);
  * to `dead` if this was its last user; then frees those. */
 void standinGiveLocked(struct standinComm *comm, struct standinComm **dead);
 void standinBury(struct standinComm *dead);
+
+/* A thread begins (1) or ends (-1) a call on comm, and is a user of it for that
+ * time. */
+void standinInside(struct standinComm *comm, int change);
 
 /* Waits until all works of comm have run. */
 void standinQuiesce(struct standinComm *comm);

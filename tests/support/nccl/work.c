@@ -160,8 +160,23 @@ static lrmoeResult_t handToStream(struct work *work) {
   return result;
 }
 
-static lrmoeResult_t submit(struct work *work) {
+/* The first communicator of the work knows that a call is inside. */
+static lrmoeResult_t handOver(struct work *work, int isNonblocking) {
   pthread_t thread;
+  struct standinComm *comm = work->calls[0].comm;
+  lrmoeResult_t result = lrmoeInProgress;
+  standinInside(comm, 1);
+  if (standinHostHasStreams())
+    result = handToStream(work);
+  else if (!isNonblocking || pthread_create(&thread, NULL, runApart, work))
+    result = run(work);
+  else
+    pthread_detach(thread);
+  standinInside(comm, -1);
+  return result;
+}
+
+static lrmoeResult_t submit(struct work *work) {
   lrmoeResult_t result = LRMOE_ALLOCATE(work->numCalls, &work->members);
   if (result != lrmoeSuccess) {
     for (int64_t i = 0; i < work->numCalls; i++)
@@ -170,14 +185,18 @@ static lrmoeResult_t submit(struct work *work) {
     return standinResult(result);
   }
   int isNonblocking = enlist(work);
-  if (standinHostHasStreams()) return handToStream(work);
-  if (!isNonblocking) return run(work);
-  if (pthread_create(&thread, NULL, runApart, work)) return run(work);
-  pthread_detach(thread);
-  return lrmoeInProgress;
+  return handOver(work, isNonblocking);
 }
 
 /* ---- Groups ---- */
+
+/* As in NCCL any failure, of a call or of the group that it is in, stays with a
+ * non-blocking communicator. */
+static void condemn(struct standinComm *comm, lrmoeResult_t result) {
+  pthread_mutex_lock(&standinMutex);
+  if (comm->isNonblocking) standinNote(comm, result);
+  pthread_mutex_unlock(&standinMutex);
+}
 
 lrmoeResult_t standinGroupStart(void) {
   if (group.depth++ == 0) group.result = lrmoeSuccess;
@@ -192,6 +211,8 @@ lrmoeResult_t standinGroupEnd(void) {
   group.work = NULL;
   if (!work) return group.result;
   if (group.result == lrmoeSuccess) return submit(work);
+  for (int64_t i = 0; i < work->numCalls; i++)
+    condemn(work->calls[i].comm, group.result);
   freeWork(work, 0);
   return group.result;
 }
@@ -243,12 +264,16 @@ static lrmoeResult_t takeAndCollect(struct ncclComm *handle,
                                     const struct lrmoeCall *call,
                                     lrmoeStream_t stream) {
   struct standinComm *comm = NULL;
-  lrmoeResult_t injected = failNext;
-  failNext = lrmoeSuccess;
-  if (injected != lrmoeSuccess) return LRMOE_FAIL(injected, "injected failure");
+  lrmoeResult_t result = failNext;
   LRMOE_CHECK(standinTake(handle, &comm));
-  lrmoeResult_t result = standinResult(collect(comm, call, stream));
-  if (result != lrmoeSuccess) standinGive(comm);
+  failNext = lrmoeSuccess;
+  if (result != lrmoeSuccess)
+    LRMOE_FAIL(result, "injected failure");
+  else
+    result = standinResult(collect(comm, call, stream));
+  if (result == lrmoeSuccess) return lrmoeSuccess;
+  condemn(comm, result);
+  standinGive(comm);
   return result;
 }
 
