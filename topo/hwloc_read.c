@@ -334,5 +334,7 @@ lrmoeResult_t lrmoeHwlocRead(const struct lrmoeHwlocInput *input,
     hwloc_bitmap_free(reader.numas[i].cpus);
   lrmoeFree(reader.numas);
   lrmoeFree(reader.objects);
+  if (result == lrmoeSuccess && !input->isLive)
+    result = lrmoeHwlocNoteLinks(input->source, machine);
   return result;
 }

@@ -117,6 +117,10 @@ lrmoeResult_t lrmoeMachineAdd(struct lrmoeMachine *machine,
 lrmoeResult_t lrmoeMachineConnect(struct lrmoeMachine *machine,
                                   const struct lrmoeWire *wire);
 
+/* Adds both directions, which are alike. */
+lrmoeResult_t lrmoeMachineConnectBoth(struct lrmoeMachine *machine,
+                                      struct lrmoeWire wire);
+
 /* Adds a note. */
 lrmoeResult_t lrmoeMachineNote(struct lrmoeMachine *machine, int32_t node,
                                const char *format, ...)

@@ -79,15 +79,6 @@ static lrmoeResult_t findSwitch(struct linker *linker, int32_t *node) {
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t connectBoth(struct lrmoeMachine *machine,
-                                 struct lrmoeWire wire) {
-  LRMOE_CHECK(lrmoeMachineConnect(machine, &wire));
-  int32_t from = wire.from;
-  wire.from = wire.to;
-  wire.to = from;
-  return lrmoeMachineConnect(machine, &wire);
-}
-
 static lrmoeResult_t noteLink(struct linker *linker, const xmlNode *element,
                               const char *what) {
   return lrmoeMachineNote(linker->reader->machine, -1,
@@ -116,7 +107,7 @@ static lrmoeResult_t addC2c(struct linker *linker, const xmlNode *element,
   wire->kind = lrmoeWireC2c;
   wire->to = linker->cpu;
   wire->rate.bytesPerSecond = megabytes * 1000000 * wire->count;
-  return connectBoth(linker->reader->machine, *wire);
+  return lrmoeMachineConnectBoth(linker->reader->machine, *wire);
 }
 
 static lrmoeResult_t addToGpu(struct linker *linker, const xmlNode *element,
@@ -154,12 +145,12 @@ static lrmoeResult_t addLink(struct linker *linker, const xmlNode *element,
   int32_t pciClass = targetClass(element);
   if (pciClass == classSwitch) {
     LRMOE_CHECK(findSwitch(linker, &wire.to));
-    return connectBoth(linker->reader->machine, wire);
+    return lrmoeMachineConnectBoth(linker->reader->machine, wire);
   }
   if (pciClass == classProcessor) {
     wire.kind = lrmoeWireC2c;
     wire.to = linker->cpu;
-    return connectBoth(linker->reader->machine, wire);
+    return lrmoeMachineConnectBoth(linker->reader->machine, wire);
   }
   return addToGpu(linker, element, &wire);
 }
