@@ -230,6 +230,7 @@ static void mergeWires(struct lrmoeMachine *machine) {
 }
 
 lrmoeResult_t lrmoeMachineComplete(struct lrmoeMachine *machine) {
+  LRMOE_CHECK(lrmoeMachineSort(machine));
   LRMOE_CHECK(completeBridges(machine));
   LRMOE_CHECK(completePci(machine));
   LRMOE_CHECK(completeOthers(machine));

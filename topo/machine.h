@@ -138,6 +138,11 @@ lrmoeResult_t lrmoeMachineJoin(struct lrmoeMachine *machine,
 int32_t lrmoeMachineFind(const struct lrmoeMachine *machine, int32_t host,
                          int64_t bus, int32_t partition);
 
+/* Gives nodes the numbers that the machine and not its source asks for: hosts
+ * as they were, below each its tree, siblings by bus address.   Done by
+ * lrmoeMachineComplete. */
+lrmoeResult_t lrmoeMachineSort(struct lrmoeMachine *machine);
+
 /* Puts a guess where a rate is 0 or cannot be meant, with a note: a bridge as
  * fast as what is below it, a device as its slot, and so on.  Afterwards every
  * rate but that of hosts and switches is positive, and wires are sorted by

@@ -146,7 +146,11 @@ static const struct wrong wrongs[] = {
     {"cpuset=\"0x4\"", "cpuset=\"0xf...f0\"", lrmoeInvalidArgument,
      "is no set"},
     {"type=\"Machine\"", "type=\"Rack\"", lrmoeInvalidArgument,
-     "the first object is no Machine"},
+     "the object at the top is no Machine"},
+    {"</topology>",
+     "<object type=\"Machine\" cpuset=\"0x1\" complete_cpuset=\"0x1\"/>"
+     "</topology>",
+     lrmoeInvalidArgument, "a second object at the top"},
     {"type=\"Core\"", "kind=\"Core\"", lrmoeInvalidArgument,
      "an object without type"},
     {"0000:02:00.0", "0000:zz:00.0", lrmoeInvalidArgument, "is no PCI address"},

@@ -113,7 +113,7 @@ static const struct refusedFile refusals[] = {
     {"aws-p5.48xl-topo.xml", lrmoeUnsupported, "is a hint for NCCL"},
     /* MI300A with Slingshot: 200 Gb/s written in kb/s. */
     {"rccl-topo_4p_940.xml", lrmoeInvalidArgument,
-     "port cxi0 at 25000000 MB/s, which no such link reaches"},
+     "port cxi2 at 25000000 MB/s, which no such link reaches"},
 };
 
 enum {

@@ -131,6 +131,27 @@ START_TEST(peersThatAreNone) {
 }
 END_TEST
 
+/* The names of a card and of links come from the lesser address, wherever that
+ * is in the file. */
+START_TEST(siblingsInAnyOrder) {
+#define FIRST                                               \
+  PCI("0000:10:00.0", "0x060400", "8 GT/s", "16",           \
+      GPU("0000:11:00.0", "0", NVLINK("0000:21:00.0", "4")) \
+          NIC("0000:12:00.0", NET("b", "200000", "1", "0x1")))
+#define SECOND                                        \
+  NIC("0000:12:00.1", NET("a", "200000", "1", "0x1")) \
+  GPU("0000:21:00.0", "1", NVLINK("0000:11:00.0", "4"))
+  lrmoeTopology_t t = open(SYSTEM(CPU("0", FIRST) CPU("1", SECOND)));
+  lrmoeTopology_t other = open(SYSTEM(CPU("1", SECOND) CPU("0", FIRST)));
+  assertSameModel(t, other, "reversed");
+  assertSameLists(t, other, "reversed");
+  ck_assert_int_ge(findResource(t, "NIC 0000:12:00.0 down"), 0);
+  ck_assert_str_eq(nodeOf(t, 2).bus, "0000:10:00.0");
+  lrmoeTopologyDestroy(t);
+  lrmoeTopologyDestroy(other);
+}
+END_TEST
+
 /* Every speed that NCCL's table has, and the spellings in use. */
 START_TEST(pciSpeeds) {
   static const struct {
@@ -305,6 +326,7 @@ int main(void) {
   tcase_add_test(tcase, pciPaths);
   tcase_add_test(tcase, peerSwitches);
   tcase_add_test(tcase, peersThatAreNone);
+  tcase_add_test(tcase, siblingsInAnyOrder);
   tcase_add_test(tcase, amd);
   tcase_add_test(tcase, chipToChip);
   tcase_add_test(tcase, dividedGpu);

@@ -26,6 +26,10 @@ int hasNote(lrmoeTopology_t topology, const char *text);
  * and of every shared resource, names aside. */
 void assertSameModel(lrmoeTopology_t a, lrmoeTopology_t b, const char *what);
 
+/* And that they list the same devices, links and resources, by name, in the
+ * same order. */
+void assertSameLists(lrmoeTopology_t a, lrmoeTopology_t b, const char *what);
+
 #define ASSERT_LINK(topology, from, to, class, rate)                      \
   do {                                                                    \
     lrmoeLink_t link_ = linkOf(topology, from, to);                       \
