@@ -479,9 +479,12 @@ lrmoeResult_t lrmoeTopologyGetNote(lrmoeTopology_t topology, int note,
  * messages are timed at several sizes, and each gets the line
  *     time = latency * messages + bytes / rate
  * that is nearest to its median times.  The figures of class links replace what
- * the topology had; ranks that share one machine's memory and compete for its
- * cores get the others too, and lrmoeTopologyTrafficNs then takes the longest
- * of what each message, each rank and all of them together need.
+ * the topology had.  lrmoeTopologyTrafficNs also counts what a rank may receive
+ * from several, or send to several, by the lines of gather and scatter, and
+ * lowers the rates of links that several ranks use where these were slower than
+ * single messages say.  Ranks that are processes of one machine compete for its
+ * cores: their traffic takes the longest of what each message, each rank and
+ * all of them together need.
  */
 
 /* message  one message at a time between two ranks: a figure per link class

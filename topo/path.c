@@ -219,9 +219,9 @@ lrmoeLinkClass_t lrmoePathWalk(const struct lrmoeTopology *topology,
 
 /* ---- Edges -------------------------------------------------------------- */
 
-/* The class of links whose measured figures tell about the edge. */
-static lrmoeLinkClass_t edgeClass(const struct lrmoeMachine *machine,
-                                  int32_t edge) {
+lrmoeLinkClass_t lrmoeEdgeClass(const struct lrmoeTopology *topology,
+                                int32_t edge) {
+  const struct lrmoeMachine *machine = &topology->machine;
   if (edge >= 2 * machine->numNodes) {
     const struct lrmoeWire *wire =
         &machine->wires[edge - 2 * machine->numNodes];
@@ -249,10 +249,7 @@ static const struct lrmoeRate *edgeRate(const struct lrmoeMachine *machine,
              : &machine->wires[edge - 2 * machine->numNodes].rate;
 }
 
-int64_t lrmoeEdgeRate(const struct lrmoeTopology *topology, int32_t edge) {
-  int64_t rate = edgeRate(&topology->machine, edge)->bytesPerSecond;
-  const struct lrmoeScale *scale =
-      &topology->scales[edgeClass(&topology->machine, edge)];
+int64_t lrmoeScaleRate(const struct lrmoeScale *scale, int64_t rate) {
   if (!scale->denominator) return rate;
   int64_t scaled =
       (int64_t)((__extension__(unsigned __int128) rate) *
@@ -260,7 +257,12 @@ int64_t lrmoeEdgeRate(const struct lrmoeTopology *topology, int32_t edge) {
   return scaled > 0 ? scaled : 1;
 }
 
+int64_t lrmoeEdgeRate(const struct lrmoeTopology *topology, int32_t edge) {
+  return lrmoeScaleRate(&topology->scales[lrmoeEdgeClass(topology, edge)],
+                        edgeRate(&topology->machine, edge)->bytesPerSecond);
+}
+
 bool lrmoeEdgeGuessed(const struct lrmoeTopology *topology, int32_t edge) {
   return edgeRate(&topology->machine, edge)->guessed &&
-         !topology->scales[edgeClass(&topology->machine, edge)].denominator;
+         !topology->scales[lrmoeEdgeClass(topology, edge)].denominator;
 }

@@ -93,6 +93,7 @@ struct lrmoeTopology {
   int32_t numResources;
   struct lrmoeClassFigure classes[lrmoeNumLinkClasses];
   struct lrmoeScale scales[lrmoeNumLinkClasses];
+  struct lrmoeScale crowded[2][lrmoeNumLinkClasses]; /* see calibration.h */
 };
 
 /* Builds the model of a machine that lrmoeMachineComplete and
