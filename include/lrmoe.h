@@ -575,6 +575,12 @@ lrmoeResult_t lrmoeTopologyLoadProfile(lrmoeTopology_t topology,
  * Local; ranks should be told the same. */
 lrmoeResult_t lrmoeCommSetTopology(lrmoeComm_t comm, lrmoeTopology_t topology);
 
+/* That order, for an all-to-all of the caller's own lrmoeSend and lrmoeRecv: in
+ * step 0 .. G-1 of it this rank sends to *target and receives from *source.
+ * Without a topology ranks go round.  Local. */
+lrmoeResult_t lrmoeCommGetPeers(lrmoeComm_t comm, int step, int *target,
+                                int *source);
+
 /* ---- Planner and plan (paper 3.3, Algorithm 1) ------------------------ */
 
 typedef enum {
