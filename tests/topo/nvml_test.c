@@ -8,7 +8,6 @@
 #include "topo/open.h"
 
 #include <dlfcn.h>
-#include <string.h>
 
 enum {
   firstBus = 0x10 /* of GPU 0; they count up */
