@@ -27,6 +27,15 @@ lrmoeResult_t openCopies(const char *text, int copies, int numRanks,
   return openSource(&source, numRanks, topology);
 }
 
+lrmoeResult_t openSynthetic(const char *text, int copies, int numRanks,
+                            lrmoeTopology_t *topology) {
+  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
+  source.kind = lrmoeSourceSynthetic;
+  source.text = text;
+  source.copies = copies;
+  return openSource(&source, numRanks, topology);
+}
+
 lrmoeResult_t openText(const char *text, lrmoeTopology_t *topology) {
   return openCopies(text, 1, 0, topology);
 }

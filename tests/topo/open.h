@@ -11,6 +11,10 @@ lrmoeResult_t openText(const char *text, lrmoeTopology_t *topology);
 lrmoeResult_t openCopies(const char *text, int copies, int numRanks,
                          lrmoeTopology_t *topology);
 
+/* Hosts by a synthetic description; numRanks 0: one per device. */
+lrmoeResult_t openSynthetic(const char *text, int copies, int numRanks,
+                            lrmoeTopology_t *topology);
+
 lrmoeTopologyInfo_t infoOf(lrmoeTopology_t topology);
 lrmoeLink_t linkOf(lrmoeTopology_t topology, int from, int to);
 lrmoeTopologyRank_t rankOf(lrmoeTopology_t topology, int rank);

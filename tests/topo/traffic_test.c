@@ -10,16 +10,8 @@
 static const int64_t gb = GIGA;
 
 static lrmoeTopology_t openMachine(const char *text, int copies, int numRanks) {
-  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
-  lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
   lrmoeTopology_t t = NULL;
-  source.kind = lrmoeSourceSynthetic;
-  source.text = text;
-  source.copies = copies;
-  config.sources = &source;
-  config.numSources = 1;
-  config.numRanks = numRanks;
-  ASSERT_OK(lrmoeTopologyOpen(&config, &t));
+  ASSERT_OK(openSynthetic(text, copies, numRanks, &t));
   return t;
 }
 
