@@ -165,13 +165,15 @@ static enum toolExit predict(struct bench *bench, int64_t matrix,
   return toolGood;
 }
 
+/* The two sets in turn: what changes on the machine meanwhile, both see. */
 static enum toolExit runRound(struct bench *bench, int64_t round) {
   const struct toolRank *self = bench->self;
   lrmoeCalibrationConfig_t config = LRMOE_CALIBRATION_CONFIG_INITIALIZER;
   config.budgetMs = bench->options->budgetMs;
   TOOL_RANK_OK(self, lrmoeTopologyCalibrate(bench->topology, bench->comm,
                                             &config, NULL));
-  for (int64_t m = 0; m < numMatrices(bench); m++) {
+  for (int64_t i = 0; i < numMatrices(bench); i++) {
+    int64_t m = i / topoNumSets + i % topoNumSets * bench->options->numMatrices;
     enum toolExit code = predict(bench, m, round);
     if (code == toolGood) code = measure(bench, m, round);
     if (code != toolGood) return code;

@@ -14,8 +14,13 @@
 
 #include <stdio.h>
 
-static struct topoOptions options = {4, 20,   65536,    33554432,
-                                     5, 4000, {1, 9001}};
+static struct topoOptions options = {.numRanks = 4,
+                                     .numMatrices = 20,
+                                     .minBytes = 65536,
+                                     .maxBytes = 33554432,
+                                     .numRounds = 5,
+                                     .budgetMs = 10000,
+                                     .seeds = {1, 9001}};
 
 #define INTEGER(field, low, high)                                \
   .kind = toolArgInt, .value = &options.field, .minimum = (low), \
