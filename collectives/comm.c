@@ -108,6 +108,19 @@ lrmoeResult_t lrmoeCommSetTopology(lrmoeComm_t comm, lrmoeTopology_t topology) {
   return lrmoeOrderMake(topology, comm->rank, comm->targets, comm->sources);
 }
 
+lrmoeResult_t lrmoeCommGetPeers(lrmoeComm_t comm, int step, int *target,
+                                int *source) {
+  LRMOE_REQUIRE(comm && target && source, "%s is NULL",
+                !comm     ? "comm"
+                : !target ? "target"
+                          : "source");
+  LRMOE_REQUIRE(step >= 0 && step < comm->numRanks, "step is %d, of %d ranks",
+                step, comm->numRanks);
+  *target = comm->targets[step];
+  *source = comm->sources[step];
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeCommCount(lrmoeComm_t comm, int *count) {
   LRMOE_REQUIRE(comm && count, "comm or count is NULL");
   *count = comm->numRanks;

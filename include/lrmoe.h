@@ -525,9 +525,12 @@ lrmoeResult_t lrmoeTopologyGetNote(lrmoeTopology_t topology, int note,
  * messages are timed at several sizes, and each gets the line
  *     time = latency * messages + bytes / rate
  * that is nearest to its median times.  The figures of class links replace what
- * the topology had; ranks that share one machine's memory and compete for its
- * cores get the others too, and lrmoeTopologyTrafficNs then takes the longest
- * of what each message, each rank and all of them together need.
+ * the topology had.  lrmoeTopologyTrafficNs also counts what a rank may receive
+ * from several, or send to several, by the lines of gather and scatter, and
+ * lowers the rates of links that several ranks use where these were slower than
+ * single messages say.  Ranks that are processes of one machine compete for its
+ * cores: their traffic takes the longest of what each message, each rank and
+ * all of them together need.
  */
 
 /* message  one message at a time between two ranks: a figure per link class
@@ -617,6 +620,12 @@ lrmoeResult_t lrmoeTopologyLoadProfile(lrmoeTopology_t topology,
  * and the results stay the same.  topology is read during the call only.
  * Local; ranks should be told the same. */
 lrmoeResult_t lrmoeCommSetTopology(lrmoeComm_t comm, lrmoeTopology_t topology);
+
+/* That order, for an all-to-all of the caller's own lrmoeSend and lrmoeRecv: in
+ * step 0 .. G-1 of it this rank sends to *target and receives from *source.
+ * Without a topology ranks go round.  Local. */
+lrmoeResult_t lrmoeCommGetPeers(lrmoeComm_t comm, int step, int *target,
+                                int *source);
 
 /* ---- Planner and plan (paper 3.3, Algorithm 1) ------------------------ */
 
