@@ -15,6 +15,7 @@
 #include "tools/common/json.h"
 #include "tools/common/stats.h"
 #include "tools/common/table.h"
+#include "tools/common/workload.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -233,14 +234,10 @@ static enum toolExit runRoutings(struct plannerBench *bench,
                                  struct toolError *error) {
   if (settings.load) return runBench(bench, NULL, table, error);
   enum toolExit code = toolGood;
-  for (const char *at = settings.routing; code == toolGood;) {
-    char name[64];
-    size_t bytes = strcspn(at, ",");
-    snprintf(name, sizeof name, "%.*s", bytes > 63 ? 63 : (int)bytes, at);
+  const char *list = settings.routing;
+  char name[64];
+  while (code == toolGood && toolRoutingNext(&list, name))
     code = runBench(bench, name, table, error);
-    if (!at[bytes]) break;
-    at += bytes + 1;
-  }
   return code;
 }
 
