@@ -767,11 +767,23 @@ typedef struct {
   /* 1: where nothing fits, still make the plan that comes nearest; its view
    * says which constraint it breaks. */
   int32_t bestEffort;
-  int32_t reserved;
+  /* 1: the plan points to demand instead of copying it: demand stays as it is
+   * for as long as the plan lives.  In large groups the copy costs most. */
+  int32_t borrowDemand;
+  /* [E] pairs of each expert, all sources together, with demand NULL: a plan
+   * without reading [G, E].  It knows nothing of sources: commNs and
+   * crossNodeBytes are 0, lrmoePlanSave and lrmoeStepPrepare refuse it, and it
+   * is refused itself with windowNs, with routerGrad owner and a model, and by
+   * the policies shadow, relayout, balanced and local.  Read during the call
+   * only. */
+  const int64_t *totals;
 } lrmoePlanInput_t;
 
-#define LRMOE_PLAN_INPUT_INITIALIZER \
-  { sizeof(lrmoePlanInput_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, NULL, 0, 0 }
+#define LRMOE_PLAN_INPUT_INITIALIZER                                        \
+  {                                                                         \
+    sizeof(lrmoePlanInput_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, NULL, 0, 0, \
+        NULL                                                                \
+  }
 
 /* As lrmoePlanMake, which is this with input NULL. */
 lrmoeResult_t lrmoePlanMakeWith(lrmoePlanner_t planner, const int64_t *demand,
@@ -827,7 +839,7 @@ typedef struct {
   int64_t kept;          /* sum of K[e] */
   int64_t peakForward;   /* most pairs that one rank executes in forward */
   int64_t peakKept;      /* most kept pairs that one rank executes */
-  const int64_t *demand; /* [G, E] */
+  const int64_t *demand; /* [G, E]; NULL of a plan from totals */
   const int64_t *quotas; /* [E] K */
   const int32_t *homes;  /* [E] */
   const int32_t *instanceOffsets; /* [E + 1] */
@@ -863,13 +875,14 @@ typedef struct {
   /* lrmoeStepPrepare refuses plans in which either is not 0. */
   int32_t homesMoved;     /* experts whose home is not the planner's */
   int32_t changesForward; /* 1: demand is not what was given */
+  const int64_t *totals;  /* [E] n */
 } lrmoePlanView_t;
 
 #define LRMOE_PLAN_VIEW_INITIALIZER                                           \
   {                                                                           \
     sizeof(lrmoePlanView_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, NULL, \
         NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, lrmoePolicyFixed, 0, 0,  \
-        0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, lrmoeConstraintNone, -1, 0, 0        \
+        0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, lrmoeConstraintNone, -1, 0, 0, NULL  \
   }
 
 lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view);

@@ -7,9 +7,10 @@
  * is above the proven bound, replicas.  Every plan is verified; the exit code
  * is 7 if one breaks a rule.
  *
- * Time is that of lrmoePlanMake, one thread, with the plan's own memory and
- * the reading of the demand matrix [G, E]; `read` is the time that one pass
- * over the matrix takes alone. */
+ * median_us is the time of lrmoePlanMake, one thread: reading the demand matrix
+ * [G, E], the search, and a plan with a copy of the matrix.  borrow_us is
+ * without the copy (borrowDemand), totals_us without the matrix (totals): the
+ * search and the plan alone.  `read` is one pass over the matrix, no more. */
 #include "perf/planner.h"
 #include "tools/common/args.h"
 #include "tools/common/json.h"
@@ -140,6 +141,8 @@ static const struct toolColumn columns[] = {{"routing", "", 14},
                                             {"gap_percent", "mean", 11},
                                             {"gap_most_percent", "", 16},
                                             {"replicas", "mean", 8},
+                                            {"borrow_us", "us", 9},
+                                            {"totals_us", "us", 9},
                                             {"read_us", "us", 8}};
 
 static double meanOf(const double *values, int64_t count) {
@@ -154,7 +157,7 @@ static void report(const struct plannerBench *bench, struct toolTable *table) {
   double readUs = toolStatsMake(bench->readUs, count).median;
   for (int i = 0; i < bench->numPolicies; i++) {
     const struct plannerRival *rival = &bench->rivals[i];
-    struct toolStats us = toolStatsMake(rival->us, count);
+    struct toolStats us = toolStatsMake(rival->us[plannerCopies], count);
     toolTableText(table, bench->routing);
     toolTableInt(table, toolTraceExperts(bench->trace));
     toolTableInt(table, bench->shape.ranks);
@@ -168,6 +171,10 @@ static void report(const struct plannerBench *bench, struct toolTable *table) {
     toolTableReal(table, meanOf(rival->gap, count), 4);
     toolTableReal(table, toolStatsMake(rival->gap, count).maximum, 4);
     toolTableReal(table, rival->replicas / (double)count, 2);
+    toolTableReal(table, toolStatsMake(rival->us[plannerBorrows], count).median,
+                  2);
+    toolTableReal(table, toolStatsMake(rival->us[plannerTotals], count).median,
+                  2);
     toolTableReal(table, readUs, 2);
   }
 }

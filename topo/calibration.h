@@ -29,9 +29,11 @@ lrmoeTopologyFindFit(const struct lrmoeTopology *topology,
 /* Whether lrmoeTopologyCrowdNs can tell. */
 bool lrmoeTopologyHasCrowd(const struct lrmoeTopology *topology);
 
-/* As lrmoeTopologyTrafficNs, of ranks in one memory that a calibration has
- * seen compete for its cores. */
+/* As lrmoeTopologyTrafficIn, of ranks in one memory that a calibration has
+ * seen compete for its cores; room is for lrmoeTopologyCrowdRoom numbers. */
+int64_t lrmoeTopologyCrowdRoom(const struct lrmoeTopology *topology);
 lrmoeResult_t lrmoeTopologyCrowdNs(const struct lrmoeTopology *topology,
-                                   const int64_t *bytes, int64_t *ns);
+                                   const int64_t *bytes, int64_t *room,
+                                   int64_t *ns);
 
 #endif

@@ -216,22 +216,37 @@ static lrmoeResult_t addAll(struct traffic *traffic, const int64_t *bytes) {
   return lrmoeSuccess;
 }
 
+int64_t lrmoeTopologyTrafficRoom(const struct lrmoeTopology *topology) {
+  int64_t crowd = lrmoeTopologyCrowdRoom(topology);
+  int64_t edges = lrmoeNumEdges(topology) + 2 * (int64_t)topology->numRanks;
+  return crowd > edges ? crowd : edges;
+}
+
+lrmoeResult_t lrmoeTopologyTrafficIn(const struct lrmoeTopology *topology,
+                                     const int64_t *bytes, int64_t *room,
+                                     int64_t *ns) {
+  if (lrmoeTopologyHasCrowd(topology))
+    return lrmoeTopologyCrowdNs(topology, bytes, room, ns);
+  struct traffic traffic = {.topology = topology, .edges = room};
+  size_t numEdges = (size_t)lrmoeNumEdges(topology);
+  size_t numRanks = (size_t)topology->numRanks;
+  traffic.sent = traffic.edges + numEdges;
+  traffic.arrive = traffic.sent + numRanks;
+  memset(room, 0, (numEdges + 2 * numRanks) * sizeof *room);
+  LRMOE_CHECK(addAll(&traffic, bytes));
+  *ns = longest(&traffic);
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeTopologyTrafficNs(lrmoeTopology_t topology,
                                      const int64_t *bytes, int64_t *ns) {
   LRMOE_REQUIRE(topology && bytes && ns, "%s is NULL",
                 !topology ? "topology"
                 : !bytes  ? "bytes"
                           : "ns");
-  if (lrmoeTopologyHasCrowd(topology))
-    return lrmoeTopologyCrowdNs(topology, bytes, ns);
-  struct traffic traffic = {.topology = topology};
-  size_t numEdges = (size_t)lrmoeNumEdges(topology);
-  size_t numRanks = (size_t)topology->numRanks;
-  LRMOE_CHECK(LRMOE_ALLOCATE(numEdges + 2 * numRanks, &traffic.edges));
-  traffic.sent = traffic.edges + numEdges;
-  traffic.arrive = traffic.sent + numRanks;
-  lrmoeResult_t result = addAll(&traffic, bytes);
-  if (result == lrmoeSuccess) *ns = longest(&traffic);
-  lrmoeFree(traffic.edges);
+  int64_t *room = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(lrmoeTopologyTrafficRoom(topology), &room));
+  lrmoeResult_t result = lrmoeTopologyTrafficIn(topology, bytes, room, ns);
+  lrmoeFree(room);
   return result;
 }
