@@ -656,9 +656,12 @@ typedef enum {
 /* What rho is (Algorithm 1, lines 2 to 8).
  * exact    retainPpm: what does not fit is refused
  * largest  the largest up to retainPpm that fits memory and window where the
- *          instances stand: of uniform in millionths, of overload in pairs.
- *          Where worst-case moves take memory, or the window binds, it fits
- *          but a larger one may too
+ *          instances stand, with forward as it is: of uniform in millionths,
+ *          of overload in pairs.  Nothing larger fits if (1) kept pairs that
+ *          move take no memory, that is with savedState none or no replicas,
+ *          and (2) the window leaves room, or quota is uniform and there are
+ *          no replicas.  Otherwise what is kept fits, and more may fit with
+ *          another split
  * grid     the largest of 1000000, 900000, 800000 and 700000 millionths (C0,
  *          C10, C20, C30) up to retainPpm that fits */
 typedef enum {
@@ -719,20 +722,18 @@ typedef struct {
   const int32_t *pinned;
   int32_t numPinned;
   int32_t elementBytes; /* of a row's element: 2 or 4 */
-  int32_t topk;         /* k: most rows that a token has; 0: unknown */
   lrmoeRetain_t retain;
   lrmoeActivation_t activation;
   lrmoeRouterGrad_t routerGrad;
   lrmoeSavedState_t savedState;
-  int32_t reserved;
 } lrmoePlannerConfig_t;
 
 #define LRMOE_PLANNER_CONFIG_INITIALIZER                                      \
   {                                                                           \
     sizeof(lrmoePlannerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 1000000, 0,     \
         NULL, 0, lrmoePolicyFixed, lrmoeQuotaUniform, 0, 0, 0, 0, 0, 0, 0, 0, \
-        0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 2, 0, lrmoeRetainExact,           \
-        lrmoeSwiglu, lrmoeRouterGradKept, lrmoeSavedFull, 0                   \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 2, lrmoeRetainExact, lrmoeSwiglu, \
+        lrmoeRouterGradKept, lrmoeSavedFull                                   \
   }
 
 /* Makes a planner for the ranks of topology, which the caller may destroy
@@ -805,6 +806,8 @@ lrmoeResult_t lrmoePlanDestroy(lrmoePlan_t plan);
  *             0 of savedState none, where every kept pair has them
  *   router    0 of kept; of owner a row H * b for each pair of the rank's
  *             tokens; of executor (f - x) * (H + F) * b: g of dropped pairs
+ * Forward pairs are split so that ranks are level; a rank's replicas do not
+ * make its share of them smaller.
  * Forward and backward are different times: the peak is
  *   replicas + router + saved + max(forward, backward + moves),
  * where saved counts with forward whatever savedState is, and router of
