@@ -26,40 +26,42 @@ struct milpSettings milpSettings = {
     .maxSeconds = 60,
 };
 
-#define COUNT(field, low, high)                                       \
-  .kind = toolArgInt, .value = &milpSettings.field, .minimum = (low), \
-  .maximum = (high)
-
 static const struct toolArg args[] = {
     {.name = "problem",
-     .kind = toolArgEnum,
-     .value = &milpSettings.problem,
-     .names = problemNames,
+     TOOL_ENUM(milpSettings.problem, problemNames),
      .help = "What is asked."},
     {.name = "routing",
-     .kind = toolArgText,
-     .value = &milpSettings.routing,
+     TOOL_TEXT(milpSettings.routing),
      .meta = "KIND[,...]",
      .help = "balanced, lognormal:S, zipf:S."},
-    {.name = "experts", COUNT(numExperts, 1, 1024), .help = "Experts."},
-    {.name = "ranks", .letter = 'g', COUNT(numRanks, 1, 64), .help = "Ranks."},
-    {.name = "slots", COUNT(numSlots, 0, 64), .help = "Spare slots per rank."},
+    {.name = "experts",
+     TOOL_INTEGER(milpSettings.numExperts, 1, 1024),
+     .help = "Experts."},
+    {.name = "ranks",
+     .letter = 'g',
+     TOOL_INTEGER(milpSettings.numRanks, 1, 64),
+     .help = "Ranks."},
+    {.name = "slots",
+     TOOL_INTEGER(milpSettings.numSlots, 0, 64),
+     .help = "Spare slots per rank."},
     {.name = "iters",
      .letter = 'n',
-     COUNT(numDraws, 1, 10000),
+     TOOL_INTEGER(milpSettings.numDraws, 1, 10000),
      .help = "Loads of each routing, from consecutive seeds."},
     {.name = "tokens",
      .letter = 'b',
-     COUNT(numTokens, 1, 1 << 20),
+     TOOL_INTEGER(milpSettings.numTokens, 1, 1 << 20),
      .help = "Tokens per rank."},
     {.name = "topk",
      .letter = 'k',
-     COUNT(topk, 1, 64),
+     TOOL_INTEGER(milpSettings.topk, 1, 64),
      .help = "Routing slots per token."},
     {.name = "seconds",
-     COUNT(maxSeconds, 1, 86400),
+     TOOL_INTEGER(milpSettings.maxSeconds, 1, 86400),
      .help = "Most that the solver may take for one load."},
-    {.name = "seed", COUNT(seed, 0, 9e15), .help = "Of the first load."},
+    {.name = "seed",
+     TOOL_INTEGER(milpSettings.seed, 0, 9e15),
+     .help = "Of the first load."},
     {0}};
 
 /* Opens the loads of one routing and asks about each. */
@@ -133,9 +135,5 @@ int main(int argc, char **argv) {
       .name = "milp_perf",
       .summary = "Compares plans with proven optima of a MILP solver.",
       .args = args};
-  struct toolError error = {{0}};
-  toolArgsStart(&program, argc, argv);
-  enum toolExit code = runAll(&program, &error);
-  if (code != toolGood) return toolComplain(program.name, code, &error);
-  return toolGood;
+  return toolMain(&program, argc, argv, runAll);
 }
