@@ -355,6 +355,6 @@ int toolMain(struct toolProgram *program, int argc, char **argv,
   struct toolError error = {{0}};
   toolArgsStart(program, argc, argv);
   enum toolExit code = run(program, &error);
-  return code == toolGood ? toolGood
-                          : toolComplain(program->name, code, &error);
+  if (code != toolGood) return toolComplain(program->name, code, &error);
+  return toolGood;
 }
