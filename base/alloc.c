@@ -27,6 +27,13 @@ lrmoeResult_t lrmoeAllocate(size_t count, size_t elementBytes, void **pointer) {
   return lrmoeSuccess;
 }
 
+lrmoeResult_t lrmoeAllocateUnset(size_t bytes, void **pointer) {
+  void *block = mustFail() ? NULL : malloc(bytes ? bytes : 1);
+  if (!block) return LRMOE_FAIL(lrmoeOutOfMemory, "no memory for %zu B", bytes);
+  *pointer = block;
+  return lrmoeSuccess;
+}
+
 void lrmoeFree(void *pointer) {
   free(pointer);
 }

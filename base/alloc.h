@@ -13,6 +13,9 @@
 lrmoeResult_t lrmoeAllocate(size_t count, size_t elementBytes, void **pointer);
 void lrmoeFree(void *pointer);
 
+/* The same with any contents, for what is written in full anyway. */
+lrmoeResult_t lrmoeAllocateUnset(size_t bytes, void **pointer);
+
 /* Typed: LRMOE_ALLOCATE(count, &array). */
 #define LRMOE_ALLOCATE(count, pointer) \
   lrmoeAllocate((size_t)(count), sizeof **(pointer), (void **)(pointer))

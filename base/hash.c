@@ -59,24 +59,38 @@ static uint64_t loadWord(const unsigned char *bytes) {
   return word;
 }
 
+static const uint64_t odd = 0x9e3779b97f4a7c15u;
+
+/* A bijection of the lane, and of the word. */
+static uint64_t take(uint64_t lane, uint64_t word) {
+  return rotate((lane ^ word) * odd, 29);
+}
+
 /* Lanes differ in their first value, so that words which change places are
- * seen.  Each step is a bijection of the lane. */
+ * seen.  They are variables, not an array, to stay in registers: eight hide how
+ * long a product takes. */
 uint64_t lrmoeHashFast(uint64_t seed, const void *data, size_t bytes) {
-  static const uint64_t odd = 0x9e3779b97f4a7c15u;
   const unsigned char *next = data;
-  uint64_t lanes[4];
-  for (uint64_t k = 0; k < 4; k++)
-    lanes[k] = lrmoeMix(seed + (k + 1) * odd);
+  uint64_t a = lrmoeMix(seed), b = a + odd, c = b + odd, d = c + odd;
+  uint64_t e = d + odd, f = e + odd, g = f + odd, h = g + odd;
   size_t left = bytes;
-  for (; left >= 32; left -= 32, next += 32)
-    for (size_t k = 0; k < 4; k++)
-      lanes[k] = rotate((lanes[k] ^ loadWord(next + 8 * k)) * odd, 29);
-  uint64_t hash = seed ^ bytes;
-  for (int k = 0; k < 4; k++)
-    hash = lrmoeMix(hash ^ lanes[k]) * odd;
+  for (; left >= 64; left -= 64, next += 64) {
+    a = take(a, loadWord(next));
+    b = take(b, loadWord(next + 8));
+    c = take(c, loadWord(next + 16));
+    d = take(d, loadWord(next + 24));
+    e = take(e, loadWord(next + 32));
+    f = take(f, loadWord(next + 40));
+    g = take(g, loadWord(next + 48));
+    h = take(h, loadWord(next + 56));
+  }
+  uint64_t hash = take(take(take(take(seed ^ bytes, a), b), c), d);
+  hash = take(take(take(take(hash, e), f), g), h);
+  for (; left >= 8; left -= 8, next += 8)
+    hash = take(hash, loadWord(next));
   for (; left > 0; left--, next++)
-    hash = lrmoeMix(hash ^ *next);
-  return hash;
+    hash = take(hash, *next);
+  return lrmoeMix(hash);
 }
 
 uint64_t lrmoeMix(uint64_t value) {

@@ -13,7 +13,7 @@ uint64_t lrmoeSipHash(const uint64_t key[2], const void *data, size_t bytes);
 uint64_t lrmoeHash(uint64_t seed, const void *data, size_t bytes);
 
 /* The same in a fraction of the time, for megabytes that no adversary made:
- * four lanes of multiply and rotate. */
+ * eight lanes of multiply and rotate. */
 uint64_t lrmoeHashFast(uint64_t seed, const void *data, size_t bytes);
 
 /* Mixes a 64-bit value into a well-spread one (a finaliser: bijective). */

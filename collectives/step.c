@@ -335,6 +335,7 @@ lrmoeResult_t lrmoeStepPrepare(lrmoeStep_t step, lrmoePlan_t plan,
                 plan->numRanks, plan->numExperts, numRanks, numExperts);
   LRMOE_CHECK(refuseOtherHomes(step, plan));
   size_t bytes = (size_t)numRanks * (size_t)numExperts * sizeof(int64_t);
+  LRMOE_REQUIRE(plan->demand, "the plan was made from totals, not from demand");
   LRMOE_REQUIRE(!memcmp(plan->demand, step->demand, bytes),
                 "the plan was made from another step's demand");
   step->plan = plan;

@@ -711,9 +711,12 @@ typedef enum {
 /* What rho is (Algorithm 1, lines 2 to 8).
  * exact    retainPpm: what does not fit is refused
  * largest  the largest up to retainPpm that fits memory and window where the
- *          instances stand: of uniform in millionths, of overload in pairs.
- *          Where worst-case moves take memory, or the window binds, it fits
- *          but a larger one may too
+ *          instances stand, with forward as it is: of uniform in millionths,
+ *          of overload in pairs.  Nothing larger fits if (1) kept pairs that
+ *          move take no memory, that is with savedState none or no replicas,
+ *          and (2) the window leaves room, or quota is uniform and there are
+ *          no replicas.  Otherwise what is kept fits, and more may fit with
+ *          another split
  * grid     the largest of 1000000, 900000, 800000 and 700000 millionths (C0,
  *          C10, C20, C30) up to retainPpm that fits */
 typedef enum {
@@ -774,20 +777,18 @@ typedef struct {
   const int32_t *pinned;
   int32_t numPinned;
   int32_t elementBytes; /* of a row's element: 2 or 4 */
-  int32_t topk;         /* k: most rows that a token has; 0: unknown */
   lrmoeRetain_t retain;
   lrmoeActivation_t activation;
   lrmoeRouterGrad_t routerGrad;
   lrmoeSavedState_t savedState;
-  int32_t reserved;
 } lrmoePlannerConfig_t;
 
 #define LRMOE_PLANNER_CONFIG_INITIALIZER                                      \
   {                                                                           \
     sizeof(lrmoePlannerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 1000000, 0,     \
         NULL, 0, lrmoePolicyFixed, lrmoeQuotaUniform, 0, 0, 0, 0, 0, 0, 0, 0, \
-        0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 2, 0, lrmoeRetainExact,           \
-        lrmoeSwiglu, lrmoeRouterGradKept, lrmoeSavedFull, 0                   \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 2, lrmoeRetainExact, lrmoeSwiglu, \
+        lrmoeRouterGradKept, lrmoeSavedFull                                   \
   }
 
 /* Makes a planner for the ranks of topology, which the caller may destroy
@@ -822,11 +823,23 @@ typedef struct {
   /* 1: where nothing fits, still make the plan that comes nearest; its view
    * says which constraint it breaks. */
   int32_t bestEffort;
-  int32_t reserved;
+  /* 1: the plan points to demand instead of copying it: demand stays as it is
+   * for as long as the plan lives.  In large groups the copy costs most. */
+  int32_t borrowDemand;
+  /* [E] pairs of each expert, all sources together, with demand NULL: a plan
+   * without reading [G, E].  It knows nothing of sources: commNs and
+   * crossNodeBytes are 0, lrmoePlanSave and lrmoeStepPrepare refuse it, and it
+   * is refused itself with windowNs, with routerGrad owner and a model, and by
+   * the policies shadow, relayout, balanced and local.  Read during the call
+   * only. */
+  const int64_t *totals;
 } lrmoePlanInput_t;
 
-#define LRMOE_PLAN_INPUT_INITIALIZER \
-  { sizeof(lrmoePlanInput_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, NULL, 0, 0 }
+#define LRMOE_PLAN_INPUT_INITIALIZER                                        \
+  {                                                                         \
+    sizeof(lrmoePlanInput_t), LRMOE_MAGIC, LRMOE_VERSION, NULL, NULL, 0, 0, \
+        NULL                                                                \
+  }
 
 /* As lrmoePlanMake, which is this with input NULL. */
 lrmoeResult_t lrmoePlanMakeWith(lrmoePlanner_t planner, const int64_t *demand,
@@ -848,6 +861,8 @@ lrmoeResult_t lrmoePlanDestroy(lrmoePlan_t plan);
  *             0 of savedState none, where every kept pair has them
  *   router    0 of kept; of owner a row H * b for each pair of the rank's
  *             tokens; of executor (f - x) * (H + F) * b: g of dropped pairs
+ * Forward pairs are split so that ranks are level; a rank's replicas do not
+ * make its share of them smaller.
  * Forward and backward are different times: the peak is
  *   replicas + router + saved + max(forward, backward + moves),
  * where saved counts with forward whatever savedState is, and router of
@@ -882,7 +897,7 @@ typedef struct {
   int64_t kept;          /* sum of K[e] */
   int64_t peakForward;   /* most pairs that one rank executes in forward */
   int64_t peakKept;      /* most kept pairs that one rank executes */
-  const int64_t *demand; /* [G, E] */
+  const int64_t *demand; /* [G, E]; NULL of a plan from totals */
   const int64_t *quotas; /* [E] K */
   const int32_t *homes;  /* [E] */
   const int32_t *instanceOffsets; /* [E + 1] */
@@ -918,13 +933,14 @@ typedef struct {
   /* lrmoeStepPrepare refuses plans in which either is not 0. */
   int32_t homesMoved;     /* experts whose home is not the planner's */
   int32_t changesForward; /* 1: demand is not what was given */
+  const int64_t *totals;  /* [E] n */
 } lrmoePlanView_t;
 
 #define LRMOE_PLAN_VIEW_INITIALIZER                                           \
   {                                                                           \
     sizeof(lrmoePlanView_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, NULL, \
         NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, lrmoePolicyFixed, 0, 0,  \
-        0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, lrmoeConstraintNone, -1, 0, 0        \
+        0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, lrmoeConstraintNone, -1, 0, 0, NULL  \
   }
 
 lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view);

@@ -11,13 +11,21 @@ struct plannerShape {
   int64_t slots;
 };
 
+/* How a planner gets its demand. */
+enum plannerWay {
+  plannerCopies,  /* lrmoePlanMake: reads [G, E] and copies it */
+  plannerBorrows, /* reads it */
+  plannerTotals,  /* the pairs of each expert only */
+  plannerNumWays
+};
+
 /* What is known of one policy on one shape and routing. */
 struct plannerRival {
   lrmoePolicy_t policy;
   struct toolPlanner planner;
   int32_t slots;
-  double *us;        /* [numLoads] */
-  double *imbalance; /* [numLoads] */
+  double *us[plannerNumWays]; /* [numLoads] each */
+  double *imbalance;          /* [numLoads] */
   double *gap;
   double replicas; /* sum */
 };

@@ -2,6 +2,7 @@
 #include "perf/planner.h"
 #include "tools/common/stats.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* ---- Planners ----------------------------------------------------------- */
@@ -11,10 +12,14 @@ static enum toolExit openRival(struct plannerBench *bench,
                                struct plannerRival *rival,
                                struct toolError *error) {
   size_t count = (size_t)bench->numLoads;
-  rival->us = calloc(count, sizeof(double));
+  int hasRoom = 1;
+  for (int way = 0; way < plannerNumWays; way++) {
+    rival->us[way] = calloc(count, sizeof(double));
+    hasRoom &= rival->us[way] != NULL;
+  }
   rival->imbalance = calloc(count, sizeof(double));
   rival->gap = calloc(count, sizeof(double));
-  if (!rival->us || !rival->imbalance || !rival->gap)
+  if (!hasRoom || !rival->imbalance || !rival->gap)
     return toolFail(error, toolRunFailed, "no memory for %zu loads", count);
   rival->slots = toolPolicySlots(rival->policy, (int32_t)bench->shape.slots);
   lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
@@ -49,7 +54,8 @@ void plannerBenchClose(struct plannerBench *bench) {
   for (int i = 0; i < toolNumPolicies; i++) {
     struct plannerRival *rival = &bench->rivals[i];
     toolPlannerFree(&rival->planner);
-    free(rival->us);
+    for (int way = 0; way < plannerNumWays; way++)
+      free(rival->us[way]);
     free(rival->imbalance);
     free(rival->gap);
     *rival = (struct plannerRival){0};
@@ -72,20 +78,43 @@ static double timeRead(const struct toolTraceSection *section, int64_t ranks) {
   return (double)(toolWallNs() - start) / 1e3;
 }
 
+/* Whether a policy asks where pairs come from. */
+static int needsSources(lrmoePolicy_t policy) {
+  return policy == lrmoePolicyShadow || policy == lrmoePolicyRelayout ||
+         policy == lrmoePolicyBalanced || policy == lrmoePolicyLocal;
+}
+
+/* One way; the plan is the same however its demand came. */
+static enum toolExit measureWay(int64_t load, enum plannerWay way,
+                                const struct toolTraceSection *section,
+                                struct plannerRival *rival,
+                                struct toolError *error) {
+  lrmoePlanInput_t input = LRMOE_PLAN_INPUT_INITIALIZER;
+  struct toolPlan plan;
+  input.borrowDemand = way == plannerBorrows;
+  if (way == plannerTotals) input.totals = section->counts;
+  rival->us[way][load] = NAN;
+  if (way == plannerTotals && needsSources(rival->policy)) return toolGood;
+  enum toolExit code = toolPlanMake(
+      &rival->planner, way == plannerTotals ? NULL : section->demand, &input, 1,
+      &plan, error);
+  if (code) return code;
+  rival->us[way][load] = plan.medianUs;
+  rival->imbalance[load] = plan.figures.imbalance;
+  rival->gap[load] = (double)plan.view.gapKeptPpm / 1e4;
+  if (way == plannerCopies) rival->replicas += (double)plan.view.numReplicas;
+  toolPlanFree(&plan);
+  return toolGood;
+}
+
 static enum toolExit measure(int64_t load,
                              const struct toolTraceSection *section,
                              struct plannerRival *rival,
                              struct toolError *error) {
-  struct toolPlan plan;
-  enum toolExit code =
-      toolPlanMake(&rival->planner, section->demand, NULL, 1, &plan, error);
-  if (code) return code;
-  rival->us[load] = plan.medianUs;
-  rival->imbalance[load] = plan.figures.imbalance;
-  rival->gap[load] = (double)plan.view.gapKeptPpm / 1e4;
-  rival->replicas += (double)plan.view.numReplicas;
-  toolPlanFree(&plan);
-  return toolGood;
+  enum toolExit code = toolGood;
+  for (int way = 0; way < plannerNumWays && code == toolGood; way++)
+    code = measureWay(load, (enum plannerWay)way, section, rival, error);
+  return code;
 }
 
 enum toolExit plannerMeasure(struct plannerBench *bench,

@@ -7,14 +7,16 @@
  * is above the proven bound, replicas.  Every plan is verified; the exit code
  * is 7 if one breaks a rule.
  *
- * Time is that of lrmoePlanMake, one thread, with the plan's own memory and
- * the reading of the demand matrix [G, E]; `read` is the time that one pass
- * over the matrix takes alone. */
+ * median_us is the time of lrmoePlanMake, one thread: reading the demand matrix
+ * [G, E], the search, and a plan with a copy of the matrix.  borrow_us is
+ * without the copy (borrowDemand), totals_us without the matrix (totals): the
+ * search and the plan alone.  `read` is one pass over the matrix, no more. */
 #include "perf/planner.h"
 #include "tools/common/args.h"
 #include "tools/common/json.h"
 #include "tools/common/stats.h"
 #include "tools/common/table.h"
+#include "tools/common/workload.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -70,59 +72,36 @@ static const struct toolArg args[] = {
      .maximum = 1024,
      .help = "Spare slots per rank of each shape; unset: 1 each."},
     {.name = "routing",
-     .kind = toolArgText,
-     .value = &settings.routing,
+     TOOL_TEXT(settings.routing),
      .meta = "KIND[,...]",
      .help = "balanced, lognormal:S, zipf:S."},
     {.name = "load",
-     .kind = toolArgText,
-     .value = &settings.load,
+     TOOL_TEXT(settings.load),
      .meta = "FILE",
      .help = "Loads of a CSV file instead, on --ranks and --slots."},
     {.name = "policy",
-     .kind = toolArgText,
-     .value = &settings.policy,
+     TOOL_TEXT(settings.policy),
      .meta = "NAME[,...]",
      .help = "Policies, or all."},
     {.name = "iters",
      .letter = 'n',
-     .kind = toolArgInt,
-     .value = &settings.numDraws,
-     .minimum = 1,
-     .maximum = maxDraws,
+     TOOL_INTEGER(settings.numDraws, 1, maxDraws),
      .help = "Loads to draw; of more than 256 ranks a tenth of them."},
     {.name = "tokens",
      .letter = 'b',
-     .kind = toolArgInt,
-     .value = &settings.numTokens,
-     .minimum = 1,
-     .maximum = 1 << 24,
+     TOOL_INTEGER(settings.numTokens, 1, 1 << 24),
      .help = "Tokens per rank."},
     {.name = "topk",
      .letter = 'k',
-     .kind = toolArgInt,
-     .value = &settings.topk,
-     .minimum = 1,
-     .maximum = 64,
+     TOOL_INTEGER(settings.topk, 1, 64),
      .help = "Routing slots per token."},
-    {.name = "retain",
-     .kind = toolArgReal,
-     .value = &settings.retain,
-     .minimum = 0,
-     .maximum = 1,
-     .help = "Retention."},
+    {.name = "retain", TOOL_REAL(settings.retain, 0, 1), .help = "Retention."},
     {.name = "tolerance",
-     .kind = toolArgReal,
-     .value = &settings.tolerance,
-     .minimum = 0,
-     .maximum = 1,
+     TOOL_REAL(settings.tolerance, 0, 1),
      .help =
          "Of policy lrmoe: peaks up to 1 + this over the mean are as good."},
     {.name = "seed",
-     .kind = toolArgInt,
-     .value = &settings.seed,
-     .minimum = 0,
-     .maximum = 9e15,
+     TOOL_INTEGER(settings.seed, 0, 9e15),
      .help = "Of the first load."},
     {0}};
 
@@ -139,6 +118,8 @@ static const struct toolColumn columns[] = {{"routing", "", 14},
                                             {"gap_percent", "mean", 11},
                                             {"gap_most_percent", "", 16},
                                             {"replicas", "mean", 8},
+                                            {"borrow_us", "us", 9},
+                                            {"totals_us", "us", 9},
                                             {"read_us", "us", 8}};
 
 static double meanOf(const double *values, int64_t count) {
@@ -153,7 +134,7 @@ static void report(const struct plannerBench *bench, struct toolTable *table) {
   double readUs = toolStatsMake(bench->readUs, count).median;
   for (int i = 0; i < bench->numPolicies; i++) {
     const struct plannerRival *rival = &bench->rivals[i];
-    struct toolStats us = toolStatsMake(rival->us, count);
+    struct toolStats us = toolStatsMake(rival->us[plannerCopies], count);
     toolTableText(table, bench->routing);
     toolTableInt(table, toolTraceExperts(bench->trace));
     toolTableInt(table, bench->shape.ranks);
@@ -167,6 +148,10 @@ static void report(const struct plannerBench *bench, struct toolTable *table) {
     toolTableReal(table, meanOf(rival->gap, count), 4);
     toolTableReal(table, toolStatsMake(rival->gap, count).maximum, 4);
     toolTableReal(table, rival->replicas / (double)count, 2);
+    toolTableReal(table, toolStatsMake(rival->us[plannerBorrows], count).median,
+                  2);
+    toolTableReal(table, toolStatsMake(rival->us[plannerTotals], count).median,
+                  2);
     toolTableReal(table, readUs, 2);
   }
 }
@@ -233,14 +218,10 @@ static enum toolExit runRoutings(struct plannerBench *bench,
                                  struct toolError *error) {
   if (settings.load) return runBench(bench, NULL, table, error);
   enum toolExit code = toolGood;
-  for (const char *at = settings.routing; code == toolGood;) {
-    char name[64];
-    size_t bytes = strcspn(at, ",");
-    snprintf(name, sizeof name, "%.*s", bytes > 63 ? 63 : (int)bytes, at);
+  const char *list = settings.routing;
+  char name[64];
+  while (code == toolGood && toolRoutingNext(&list, name))
     code = runBench(bench, name, table, error);
-    if (!at[bytes]) break;
-    at += bytes + 1;
-  }
   return code;
 }
 
@@ -279,9 +260,5 @@ int main(int argc, char **argv) {
       .name = "planner_perf",
       .summary = "Times plans and says how good they are, per policy.",
       .args = args};
-  struct toolError error = {{0}};
-  toolArgsStart(&program, argc, argv);
-  enum toolExit code = runAll(&program, &error);
-  if (code != toolGood) return toolComplain(program.name, code, &error);
-  return toolGood;
+  return toolMain(&program, argc, argv, runAll);
 }

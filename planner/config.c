@@ -43,8 +43,6 @@ static lrmoeResult_t checkNumbers(const lrmoePlannerConfig_t *config) {
   IN_RANGE(config, materialiseNs, 0, maxNs);
   IN_RANGE(config, reduceNs, 0, maxNs);
   IN_RANGE(config, pairNs, 0, maxNs);
-  IN_RANGE(config, topk, 0, lrmoeMaxExperts);
-  IN_RANGE(config, reserved, 0, 0);
   return lrmoeSuccess;
 }
 
@@ -172,21 +170,17 @@ lrmoeResult_t lrmoePlannerConfigRead(const lrmoePlannerConfig_t *given,
 }
 
 uint64_t lrmoePlannerConfigHash(const lrmoePlannerConfig_t *config) {
-  const int64_t scalars[] = {config->retainPpm,     config->maxPairs,
-                             config->numExperts,    config->policy,
-                             config->quota,         config->slots,
-                             config->hidden,        config->ffn,
-                             config->memoryBytes,   config->weightBytes,
-                             config->gradBytes,     config->windowNs,
-                             config->minRetainPpm,  config->capacityPpm,
-                             config->tolerancePpm,  config->minReplicaPairs,
-                             config->maxReplicas,   config->balancedPpm,
-                             config->hysteresisPpm, config->materialiseNs,
-                             config->reduceNs,      config->pairNs,
-                             config->numPinned,     config->elementBytes,
-                             config->topk,          config->retain,
-                             config->activation,    config->routerGrad,
-                             config->savedState};
+  const int64_t scalars[] = {
+      config->retainPpm,       config->maxPairs,      config->numExperts,
+      config->policy,          config->quota,         config->slots,
+      config->hidden,          config->ffn,           config->memoryBytes,
+      config->weightBytes,     config->gradBytes,     config->windowNs,
+      config->minRetainPpm,    config->capacityPpm,   config->tolerancePpm,
+      config->minReplicaPairs, config->maxReplicas,   config->balancedPpm,
+      config->hysteresisPpm,   config->materialiseNs, config->reduceNs,
+      config->pairNs,          config->numPinned,     config->elementBytes,
+      config->retain,          config->activation,    config->routerGrad,
+      config->savedState};
   return lrmoeHash(lrmoeHash(0, scalars, sizeof scalars), config->pinned,
                    2 * (size_t)config->numPinned * sizeof(int32_t));
 }

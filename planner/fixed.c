@@ -9,13 +9,13 @@ lrmoeResult_t lrmoePlaceFixed(const struct lrmoePlanner *planner,
                               const struct lrmoeLoad *load,
                               struct lrmoePlan **plan) {
   int32_t numExperts = planner->numExperts;
-  size_t experts = (size_t)numExperts, ranks = (size_t)planner->numRanks;
+  size_t experts = (size_t)numExperts;
+  const struct lrmoePlanShape shape = {planner->numRanks, numExperts,
+                                       numExperts, load->demand, load->use};
   struct lrmoePlan *made = NULL;
-  LRMOE_CHECK(
-      lrmoePlanAllocate(planner->numRanks, numExperts, numExperts, &made));
+  LRMOE_CHECK(lrmoePlanAllocate(&shape, &made));
   made->policy = planner->config.policy;
   made->changesForward = !!planner->changedDemand;
-  memcpy(made->demand, load->demand, ranks * experts * sizeof(int64_t));
   memcpy(made->quotas, load->quotas, experts * sizeof(int64_t));
   memcpy(made->forwardPairs, load->pairs, experts * sizeof(int64_t));
   memcpy(made->keptPairs, load->quotas, experts * sizeof(int64_t));

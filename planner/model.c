@@ -170,6 +170,8 @@ lrmoeResult_t lrmoePlanMeasure(const struct lrmoePlanner *planner,
   if (planner->config.hidden) {
     plan->hasModel = 1;
     fillMemory(planner, plan);
+  }
+  if (plan->hasModel && plan->demand) { /* totals do not say the sources */
     plan->crossNodeBytes = lrmoePlanCrossNodeBytes(planner, plan);
     LRMOE_CHECK(lrmoePlanCommNs(planner, plan, &plan->commNs));
   }

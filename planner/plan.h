@@ -19,8 +19,8 @@ enum {
   lrmoeMaxSlots = 1 << 10 /* spare ones of a rank: instances fit an int32 */
 };
 
-/* One block of memory holds the struct and its arrays.  Those from memory to
- * instanceRanks lie in it in this order without gaps: they are what is hashed
+/* One block of memory holds the struct and its arrays, demand only where the
+ * plan has a copy of it.  Those from memory to instanceRanks are what is hashed
  * and saved (memory only of plans with a model); the rest follows. */
 struct lrmoePlan {
   uint64_t hash;
@@ -36,7 +36,8 @@ struct lrmoePlan {
   int64_t *rankKept;         /* [G] and in backward */
   int64_t *rankMovesIn;      /* [G] of them moved here, in the worst case */
   lrmoeRankMemory_t *memory; /* [G] */
-  int64_t *demand;           /* [G, E] */
+  int64_t *totals;           /* [E] n */
+  const int64_t *demand;     /* [G, E] NULL: made from totals */
   int64_t *quotas;           /* [E] */
   int64_t *forwardPairs;     /* [numInstances] */
   int64_t *keptPairs;        /* [numInstances] */
@@ -57,10 +58,25 @@ struct lrmoePlan {
   lrmoePolicy_t policy;
 };
 
-/* Room for numInstances; the arrays are zero.  1 <= numRanks <= lrmoeMaxRanks
- * and 1 <= numExperts <= lrmoeMaxExperts. */
-lrmoeResult_t lrmoePlanAllocate(int32_t numRanks, int32_t numExperts,
-                                int32_t numInstances, struct lrmoePlan **plan);
+/* Where a plan has its demand. */
+enum lrmoeDemandUse {
+  lrmoeDemandCopied = 0,
+  lrmoeDemandBorrowed = 1, /* it is the caller's */
+  lrmoeDemandUnknown = 2   /* there are totals only */
+};
+
+/* What a plan begins with. */
+struct lrmoePlanShape {
+  int32_t numRanks;      /* 1 <= numRanks <= lrmoeMaxRanks */
+  int32_t numExperts;    /* 1 <= numExperts <= lrmoeMaxExperts */
+  int32_t numInstances;  /* that there is room for */
+  const int64_t *demand; /* [G, E] */
+  enum lrmoeDemandUse use;
+};
+
+/* A plan with its demand; the other arrays are zero. */
+lrmoeResult_t lrmoePlanAllocate(const struct lrmoePlanShape *shape,
+                                struct lrmoePlan **plan);
 
 /* Bytes from demand to the end of instanceRanks. */
 size_t lrmoePlanArrayBytes(int32_t numRanks, int32_t numExperts,
@@ -82,8 +98,24 @@ void lrmoePlanSum(struct lrmoePlan *plan);
 /* The same, and the hash: nothing changes afterwards. */
 void lrmoePlanFinish(struct lrmoePlan *plan);
 
-/* Begin and length of what is hashed and saved. */
-char *lrmoePlanSaved(const struct lrmoePlan *plan, size_t *bytes);
+/* The hash alone, of a plan that is summed up and whose demand has this one. */
+void lrmoePlanSeal(struct lrmoePlan *plan, uint64_t demandHash);
+
+/* Of [G, E], a row after the other: the last row's, begun at the hash of those
+ * before it; the first begins at 0. */
+uint64_t lrmoeDemandRowHash(uint64_t before, const int64_t *row,
+                            int32_t numExperts);
+
+/* What is saved, in this order; parts may be empty. */
+struct lrmoePlanPart {
+  const void *data;
+  size_t bytes;
+};
+enum {
+  lrmoeNumPlanParts = 3 /* memory, demand, the other arrays */
+};
+void lrmoePlanParts(const struct lrmoePlan *plan,
+                    struct lrmoePlanPart parts[lrmoeNumPlanParts]);
 
 /* lrmoeInternalError naming the invariant that is broken, and where. */
 lrmoeResult_t lrmoePlanVerify(const struct lrmoePlan *plan);

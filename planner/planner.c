@@ -10,7 +10,6 @@
 #include "base/hash.h"
 #include "planner/model.h"
 #include "planner/retain.h"
-#include "planner/rivals/modes.h"
 #include "topo/topology.h"
 
 #include <string.h>
@@ -54,6 +53,8 @@ static lrmoeResult_t fillModel(struct lrmoePlanner *planner,
   if (!planner->config.hidden) return lrmoeSuccess;
   lrmoeTopologyHold(topology);
   planner->topology = topology;
+  LRMOE_CHECK(LRMOE_ALLOCATE(lrmoeTopologyTrafficRoom(topology),
+                             &planner->trafficRoom));
   return LRMOE_ALLOCATE(2 * ranks * ranks, &planner->traffic);
 }
 
@@ -120,6 +121,7 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner) {
   lrmoeRetainRoomDestroy(planner->room);
   lrmoeTopologyDestroy(planner->topology);
   lrmoeFree(planner->traffic);
+  lrmoeFree(planner->trafficRoom);
   lrmoeFree(planner->pinned);
   lrmoeFree(planner->changedDemand);
   lrmoeFree(planner->hosts);
@@ -127,56 +129,6 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner) {
   lrmoeFree(planner->homes);
   lrmoeFree(planner);
   return lrmoeSuccess;
-}
-
-/* The first count that is negative, or with which the sum leaves an int64. */
-static lrmoeResult_t findBadCount(const struct lrmoePlanner *planner,
-                                  const int64_t *demand) {
-  int64_t left = INT64_MAX;
-  for (int32_t s = 0; s < planner->numRanks; s++)
-    for (int32_t e = 0; e < planner->numExperts; e++) {
-      int64_t count = demand[(int64_t)s * planner->numExperts + e];
-      LRMOE_REQUIRE(count >= 0, "demand of rank %d, expert %d is %lld", s, e,
-                    (long long)count);
-      LRMOE_REQUIRE(count <= left,
-                    "demand adds up to more than 2^63 - 1 pairs at rank %d, "
-                    "expert %d",
-                    s, e);
-      left -= count;
-    }
-  return lrmoeSuccess;
-}
-
-/* n[e], with every sum known to fit an int64.  Counts are looked at one by one
- * only where all being as large as the bits of the largest would not fit; sums
- * are modulo 2^64 until then. */
-static lrmoeResult_t sumDemand(const struct lrmoePlanner *planner,
-                               const int64_t *demand, int64_t *pairs) {
-  int64_t numCounts = (int64_t)planner->numRanks * planner->numExperts;
-  int64_t bits = 0;
-  memset(pairs, 0, (size_t)planner->numExperts * sizeof *pairs);
-  for (int32_t s = 0; s < planner->numRanks; s++) {
-    const int64_t *row = demand + (int64_t)s * planner->numExperts;
-    for (int32_t e = 0; e < planner->numExperts; e++) {
-      bits |= row[e];
-      pairs[e] = (int64_t)((uint64_t)pairs[e] + (uint64_t)row[e]);
-    }
-  }
-  if (bits >= 0 && bits <= INT64_MAX / numCounts) return lrmoeSuccess;
-  return findBadCount(planner, demand);
-}
-
-/* What the plan is for: `demand`, or what the policy makes of it. */
-static const int64_t *changeDemand(const struct lrmoePlanner *planner,
-                                   const int64_t *demand) {
-  const struct lrmoeModeShape shape = {planner->homes, planner->numRanks,
-                                       planner->numExperts};
-  if (!lrmoePolicyChangesDemand(planner->config.policy)) return demand;
-  if (planner->config.policy == lrmoePolicyBalanced)
-    lrmoeModeBalanced(&shape, demand, planner->changedDemand);
-  else
-    lrmoeModeLocal(&shape, demand, planner->changedDemand);
-  return planner->changedDemand;
 }
 
 static lrmoeResult_t place(const struct lrmoePlanner *planner,
@@ -191,7 +143,8 @@ static lrmoeResult_t place(const struct lrmoePlanner *planner,
 
 /* From shares to a plan that holds what it promises. */
 static lrmoeResult_t finishPlan(const struct lrmoePlanner *planner,
-                                int bestEffort, struct lrmoePlan *plan) {
+                                int bestEffort, uint64_t demandHash,
+                                struct lrmoePlan *plan) {
   LRMOE_CHECK(lrmoePlanVerifyShares(plan, planner->work->pairs));
   lrmoePlanSum(plan);
   LRMOE_CHECK(lrmoePlanMeasure(planner, plan));
@@ -202,7 +155,7 @@ static lrmoeResult_t finishPlan(const struct lrmoePlanner *planner,
     LRMOE_CHECK(lrmoePlanMeasure(planner, plan));
   }
   if (!bestEffort) LRMOE_CHECK(lrmoePlanCheckLimits(planner, plan));
-  lrmoePlanFinish(plan);
+  lrmoePlanSeal(plan, demandHash);
   return lrmoeSuccess;
 }
 
@@ -210,16 +163,17 @@ static lrmoeResult_t makePlan(const struct lrmoePlanner *planner,
                               const int64_t *given,
                               const lrmoePlanInput_t *input,
                               struct lrmoePlan **plan) {
-  int64_t *pairs = planner->work->pairs, *quotas = planner->work->quotas;
-  LRMOE_CHECK(sumDemand(planner, given, pairs));
-  const int64_t *demand = changeDemand(planner, given);
-  if (demand != given) LRMOE_CHECK(sumDemand(planner, demand, pairs));
-  lrmoeQuotaFill(planner, pairs, quotas);
-  const struct lrmoeLoad load = {demand, pairs, quotas, input->loads,
-                                 input->previous};
+  struct lrmoeLoad load = {.pairs = planner->work->pairs,
+                           .quotas = planner->work->quotas,
+                           .past = input->loads,
+                           .previous = input->previous};
+  uint64_t demandHash = 0;
+  LRMOE_CHECK(lrmoeDemandRead(planner, given, input, &load, &demandHash));
+  lrmoeQuotaFill(planner, load.pairs, planner->work->quotas);
   struct lrmoePlan *made = NULL;
   LRMOE_CHECK(place(planner, &load, &made));
-  lrmoeResult_t result = finishPlan(planner, input->bestEffort, made);
+  lrmoeResult_t result =
+      finishPlan(planner, input->bestEffort, demandHash, made);
   if (result == lrmoeSuccess)
     *plan = made;
   else
@@ -252,13 +206,13 @@ lrmoeResult_t lrmoePlanMakeWith(lrmoePlanner_t planner, const int64_t *demand,
                                 const lrmoePlanInput_t *input,
                                 lrmoePlan_t *plan) {
   lrmoePlanInput_t known = LRMOE_PLAN_INPUT_INITIALIZER;
-  LRMOE_REQUIRE(planner && demand && plan, "%s is NULL",
-                !planner  ? "planner"
-                : !demand ? "demand"
-                          : "plan");
   if (input)
     LRMOE_CHECK(
         lrmoeConfigRead("lrmoePlanInput_t", input, sizeof known, &known));
+  LRMOE_REQUIRE(planner && (demand || known.totals) && plan, "%s is NULL",
+                !planner ? "planner"
+                : !plan  ? "plan"
+                         : "demand");
   LRMOE_CHECK(checkInput(planner, &known));
   return makePlan(planner, demand, &known, plan);
 }

@@ -25,6 +25,7 @@ struct lrmoePlanner {
   struct lrmoeRetainRoom
       *room;              /* where limits can bind, else NULL (retain.h) */
   int64_t *traffic;       /* [2, G, G] with a model, else NULL */
+  int64_t *trafficRoom;   /* what its time is worked out in (topology.h) */
   struct lrmoeWork *work; /* of the plan being made */
   int32_t numRanks;
   int32_t numExperts;
@@ -52,12 +53,20 @@ static inline int32_t lrmoeHomeOf(const lrmoePlannerConfig_t *config,
 
 /* Demand as the parts of the planner see it; its total is an int64. */
 struct lrmoeLoad {
-  const int64_t *demand; /* [G, E] */
+  const int64_t *demand; /* [G, E] or NULL */
+  enum lrmoeDemandUse use;
   const int64_t *pairs;  /* [E] n */
   const int64_t *quotas; /* [E] K at retainPpm */
   const int64_t *past;   /* [E] loads that rivals place by; NULL: n */
   const struct lrmoePlan *previous; /* or NULL */
 };
+
+/* Demand checked and added up, in the planner's work->pairs, and hashed; what
+ * the plan is for, which is not what was given where the policy changes it. */
+lrmoeResult_t lrmoeDemandRead(const struct lrmoePlanner *planner,
+                              const int64_t *given,
+                              const lrmoePlanInput_t *input,
+                              struct lrmoeLoad *load, uint64_t *hash);
 
 /* K[e] from n[e] by the planner's quota rule, with rho its retainPpm. */
 void lrmoeQuotaFill(const struct lrmoePlanner *planner, const int64_t *pairs,

@@ -22,6 +22,7 @@ enum {
 
 /* n = q * 10^6 + r: both products fit an int64 for every n. */
 int64_t lrmoeRetained(int64_t pairs, int64_t retainPpm) {
+  if (retainPpm == million || !retainPpm) return retainPpm ? pairs : 0;
   int64_t whole = pairs / million * retainPpm;
   int64_t part = pairs % million * retainPpm;
   return whole + (part + million - 1) / million;

@@ -45,8 +45,8 @@ static struct lrmoeInstances *choose(const struct lrmoePlanner *planner,
 
 static int isUsed(const struct lrmoeWork *work,
                   const struct lrmoeInstances *instances, int32_t i) {
-  return instances->forward[i] > 0 || instances->kept[i] > 0 ||
-         instances->ranks[i] == work->homes[instances->experts[i]] ||
+  return instances->ranks[i] == work->homes[instances->experts[i]] ||
+         instances->forward[i] > 0 || instances->kept[i] > 0 ||
          lrmoeIsPinned(work, instances->experts[i], instances->ranks[i]);
 }
 
@@ -76,7 +76,6 @@ lrmoeResult_t lrmoePlaceReplicas(const struct lrmoePlanner *planner,
                                  struct lrmoePlan **plan) {
   const struct lrmoeWork *work = planner->work;
   size_t experts = (size_t)planner->numExperts;
-  size_t ranks = (size_t)planner->numRanks;
   struct lrmoeBounds bounds;
   const struct lrmoeInstances *chosen;
   LRMOE_CHECK(lrmoePreviousCheck(planner, load->previous));
@@ -86,13 +85,14 @@ lrmoeResult_t lrmoePlaceReplicas(const struct lrmoePlanner *planner,
     lrmoeReplicasPrune(planner, &bounds, found);
     chosen = lrmoePreviousIsClose(planner, load->previous, &bounds, found);
   }
+  const struct lrmoePlanShape shape = {planner->numRanks, planner->numExperts,
+                                       countUsed(work, chosen), load->demand,
+                                       load->use};
   struct lrmoePlan *made = NULL;
-  LRMOE_CHECK(lrmoePlanAllocate(planner->numRanks, planner->numExperts,
-                                countUsed(work, chosen), &made));
+  LRMOE_CHECK(lrmoePlanAllocate(&shape, &made));
   made->policy = lrmoePolicyLrmoe;
   made->boundKept = bounds.kept;
   made->boundForward = bounds.forward;
-  memcpy(made->demand, load->demand, ranks * experts * sizeof(int64_t));
   memcpy(made->quotas, load->quotas, experts * sizeof(int64_t));
   memcpy(made->homes, planner->homes, experts * sizeof(int32_t));
   copyUsed(work, chosen, made);

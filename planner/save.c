@@ -50,6 +50,9 @@ static uint64_t checkSum(const struct savedHeader *header, const void *arrays) {
 
 lrmoeResult_t lrmoePlanSave(lrmoePlan_t plan, void *buffer, size_t *bytes) {
   LRMOE_REQUIRE(plan && bytes, "%s is NULL", plan ? "bytes" : "plan");
+  if (!plan->demand)
+    return LRMOE_FAIL(lrmoeUnsupported,
+                      "a plan from totals, without demand, cannot be saved");
   struct savedHeader header = {
       .magic = SAVED_MAGIC,
       .hash = plan->hash,
@@ -69,16 +72,20 @@ lrmoeResult_t lrmoePlanSave(lrmoePlan_t plan, void *buffer, size_t *bytes) {
       .constraint = (int32_t)plan->constraint,
       .constraintRank = plan->constraintRank,
   };
-  size_t arrayBytes;
-  const char *arrays = lrmoePlanSaved(plan, &arrayBytes);
-  header.bytes = sizeof header + arrayBytes;
+  char *next = (char *)buffer + sizeof header;
+  struct lrmoePlanPart parts[lrmoeNumPlanParts];
+  lrmoePlanParts(plan, parts);
+  header.bytes = sizeof header;
+  for (int i = 0; i < lrmoeNumPlanParts; i++)
+    header.bytes += parts[i].bytes;
   if (buffer) {
     LRMOE_REQUIRE(*bytes >= header.bytes,
                   "the plan takes %zu B and the buffer has %zu",
                   (size_t)header.bytes, *bytes);
-    header.checkSum = checkSum(&header, arrays);
+    for (int i = 0; i < lrmoeNumPlanParts; next += parts[i++].bytes)
+      memcpy(next, parts[i].data, parts[i].bytes);
+    header.checkSum = checkSum(&header, (char *)buffer + sizeof header);
     memcpy(buffer, &header, sizeof header);
-    memcpy((char *)buffer + sizeof header, arrays, arrayBytes);
   }
   *bytes = (size_t)header.bytes;
   return lrmoeSuccess;
@@ -207,12 +214,19 @@ lrmoeResult_t lrmoePlanLoad(const void *buffer, size_t bytes,
   const char *arrays = (const char *)buffer + sizeof header;
   LRMOE_CHECK(checkHeader(&header, arrays, bytes));
 
+  size_t memoryBytes =
+      header.hasModel ? (size_t)header.numRanks * sizeof(lrmoeRankMemory_t) : 0;
+  const void *demand = arrays + memoryBytes;
+  const struct lrmoePlanShape shape = {header.numRanks, header.numExperts,
+                                       header.numInstances, demand,
+                                       lrmoeDemandCopied};
   struct lrmoePlan *made = NULL;
-  LRMOE_CHECK(lrmoePlanAllocate(header.numRanks, header.numExperts,
-                                header.numInstances, &made));
+  LRMOE_CHECK(lrmoePlanAllocate(&shape, &made));
+  struct lrmoePlanPart parts[lrmoeNumPlanParts];
   made->hasModel = header.hasModel;
-  size_t arrayBytes; /* checkSizes: what is left of the buffer */
-  memcpy(lrmoePlanSaved(made, &arrayBytes), arrays, bytes - sizeof header);
+  lrmoePlanParts(made, parts);
+  memcpy(made->memory, arrays, parts[0].bytes);
+  memcpy(made->quotas, (const char *)demand + parts[1].bytes, parts[2].bytes);
   lrmoeResult_t result = finish(&header, made);
   if (result == lrmoeSuccess)
     *plan = made;

@@ -5,17 +5,19 @@
  * 2. Otherwise work out what the slots allow (bound.c) and bisect on the
  *    target.  Each pass, also one that got stuck, leaves a placement, of which
  *    the exact split (split.c) gives the true peak.
- * 3. While the peak is not close to the bound, passes with seeds. */
+ * 3. While the peak is not close to the bound, passes with seeds, and last
+ *    changes of single slots (improve.c). */
 #include "planner/search.h"
 
 #include "planner/bound.h"
 #include "planner/export.h"
+#include "planner/improve.h"
 #include "planner/scale.h"
 #include "planner/split.h"
 
 enum {
   maxBisections = 10,
-  maxRestarts = 64,
+  maxRestarts = 16,
   closeParts = 1000 /* a peak is close within a thousandth of the bound */
 };
 
@@ -91,6 +93,17 @@ static int tryNear(struct search *search, int64_t target) {
   return reached;
 }
 
+/* Slot by slot, down to a peak that is good. */
+static void improve(struct search *search) {
+  struct lrmoePeak *found = &search->found;
+  int64_t goal = found->bound + found->bound / closeParts;
+  if (goal < search->goal) goal = search->goal;
+  if (goal > search->limit) goal = search->limit;
+  if (goal < found->bound) goal = found->bound;
+  found->peak = lrmoePlacementImprove(search->work, search->weights, *found,
+                                      goal, search->instances);
+}
+
 struct lrmoePeak lrmoePlacementSearch(struct lrmoeWork *work,
                                       const int64_t *weights,
                                       const struct lrmoeSearchAim *aim,
@@ -111,5 +124,6 @@ struct lrmoePeak lrmoePlacementSearch(struct lrmoeWork *work,
     int64_t gap = search.found.peak - search.found.bound;
     tryTarget(&search, search.found.bound + gap / 8 * (i % 4), i + 1);
   }
+  if (!isGood(&search)) improve(&search);
   return search.found;
 }

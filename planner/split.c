@@ -16,6 +16,10 @@
 
 #include <string.h>
 
+enum {
+  lastStamp = INT32_MAX / 2 /* far more than the searches of one split */
+};
+
 static void sumLoads(struct lrmoeWork *work,
                      const struct lrmoeInstances *instances,
                      const int64_t *shares, const int64_t *base) {
@@ -97,10 +101,12 @@ static int64_t cutMean(const struct lrmoeWork *work, int32_t reached) {
   return whole + rest / reached + (rest % reached != 0);
 }
 
+/* Stamps rise from split to split, so that none has to be cleared. */
 static void begin(struct lrmoeWork *work,
                   const struct lrmoeInstances *instances, const int64_t *shares,
                   const int64_t *base) {
   sumLoads(work, instances, shares, base);
+  if (work->stamp < lastStamp) return;
   work->stamp = 0;
   memset(work->rankStamps, 0, (size_t)work->numRanks * sizeof(int32_t));
   memset(work->expertStamps, 0, (size_t)work->numExperts * sizeof(int32_t));
@@ -149,6 +155,30 @@ int lrmoeSplitFits(struct lrmoeWork *work,
   for (int32_t g = 0; g < work->numRanks; g++)
     if (!relieve(work, instances, shares, g, limit)) return 0;
   return 1;
+}
+
+int64_t lrmoeSplitExcess(struct lrmoeWork *work,
+                         const struct lrmoeInstances *instances,
+                         int64_t *shares, const struct lrmoeSplitGoal *goal) {
+  int64_t excess = 0;
+  begin(work, instances, shares, goal->base);
+  for (int32_t g = 0; g < work->numRanks && excess < goal->enough; g++)
+    if (!relieve(work, instances, shares, g, goal->limit))
+      excess += work->loads[g] - goal->limit;
+  return excess;
+}
+
+void lrmoeSplitMarkCut(struct lrmoeWork *work,
+                       const struct lrmoeInstances *instances,
+                       const int64_t *shares, int64_t limit) {
+  memset(work->inCut, 0, (size_t)work->numRanks * sizeof *work->inCut);
+  for (int32_t g = 0; g < work->numRanks; g++) {
+    int32_t reached;
+    if (work->loads[g] <= limit || work->inCut[g]) continue;
+    findPath(work, instances, shares, g, limit, &reached);
+    for (int32_t k = 0; k < reached; k++)
+      work->inCut[work->queue[k]] = 1;
+  }
 }
 
 int lrmoeSplitAdd(struct lrmoeWork *work,

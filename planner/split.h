@@ -24,6 +24,24 @@ int lrmoeSplitFits(struct lrmoeWork *work,
                    const struct lrmoeInstances *instances, int64_t *shares,
                    const int64_t *base, int64_t limit);
 
+/* Moves as many pairs as can be off the ranks above `limit`; returns how many
+ * are left there, the least that any split leaves, or once they are `enough`
+ * some number from there on. */
+struct lrmoeSplitGoal {
+  const int64_t *base; /* [G] */
+  int64_t limit;
+  int64_t enough;
+};
+int64_t lrmoeSplitExcess(struct lrmoeWork *work,
+                         const struct lrmoeInstances *instances,
+                         int64_t *shares, const struct lrmoeSplitGoal *goal);
+
+/* After that, if it left some: work->inCut says which ranks they cannot
+ * leave. */
+void lrmoeSplitMarkCut(struct lrmoeWork *work,
+                       const struct lrmoeInstances *instances,
+                       const int64_t *shares, int64_t limit);
+
 /* More pairs of the expert of an instance, for shares and loads as
  * lrmoeSplitFits leaves them; 0 if they do not fit: then shares and loads are
  * spoilt. */

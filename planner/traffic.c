@@ -122,10 +122,11 @@ lrmoeResult_t lrmoePlanCommNs(const struct lrmoePlanner *planner,
   walk.isForward = 1;
   if (planner->config.routerGrad == lrmoeRouterGradExecutor)
     walkAll(&walk, addDropped);
-  LRMOE_CHECK(
-      lrmoeTopologyTrafficNs(planner->topology, planner->traffic, &out));
-  LRMOE_CHECK(lrmoeTopologyTrafficNs(planner->topology,
-                                     planner->traffic + cells, &home));
+  LRMOE_CHECK(lrmoeTopologyTrafficIn(planner->topology, planner->traffic,
+                                     planner->trafficRoom, &out));
+  LRMOE_CHECK(lrmoeTopologyTrafficIn(planner->topology,
+                                     planner->traffic + cells,
+                                     planner->trafficRoom, &home));
   *commNs = lrmoeAddBytes(out, home);
   return lrmoeSuccess;
 }

@@ -29,6 +29,8 @@ static void carveWide(struct lrmoeWork *work, struct sizes n, char **next) {
   work->atHome = lrmoeCarve64(next, n.experts);
   work->loads = lrmoeCarve64(next, n.ranks);
   work->deficits = lrmoeCarve64(next, n.ranks);
+  work->homeLoads = lrmoeCarve64(next, n.ranks);
+  work->base = lrmoeCarve64(next, n.ranks);
   work->trial.pairs = lrmoeCarve64(next, n.spare);
   work->best.pairs = lrmoeCarve64(next, n.spare);
   for (int i = 0; i < 2; i++) {
@@ -47,6 +49,11 @@ static void carveNarrow(struct lrmoeWork *work, struct sizes n, char **next) {
   work->queue = lrmoeCarve32(next, n.ranks);
   work->from = lrmoeCarve32(next, n.ranks);
   work->to = lrmoeCarve32(next, n.ranks);
+  work->inCut = lrmoeCarve32(next, n.ranks);
+  work->restUntil = lrmoeCarve32(next, n.spare);
+  work->instanceOf = lrmoeCarve32(next, n.spare);
+  work->placeOf = lrmoeCarve32(next, n.experts);
+  work->placed = lrmoeCarve32(next, n.spare);
   work->cursors = lrmoeCarve32(next, n.cursors);
   work->sorted = lrmoeCarve32(next, n.experts);
   work->trial.used = lrmoeCarve32(next, n.ranks);
@@ -65,8 +72,8 @@ static void carveNarrow(struct lrmoeWork *work, struct sizes n, char **next) {
 
 /* Of the struct and of all that the two functions above carve. */
 static size_t workBytes(struct sizes n) {
-  size_t wide = 3 * n.experts + 2 * n.ranks + 2 * n.spare + 4 * n.instances;
-  size_t narrow = 3 * n.experts + 9 * n.ranks + 1 + n.cursors + 2 * n.spare +
+  size_t wide = 3 * n.experts + 4 * n.ranks + 2 * n.spare + 4 * n.instances;
+  size_t narrow = 4 * n.experts + 10 * n.ranks + 1 + n.cursors + 5 * n.spare +
                   2 * (n.experts + 1 + 3 * n.instances + n.ranks + 1);
   return sizeof(struct lrmoeWork) + wide * sizeof(int64_t) +
          narrow * sizeof(int32_t);

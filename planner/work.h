@@ -58,6 +58,15 @@ struct lrmoeWork {
   int32_t *from;         /* [G] instance that the path leaves */
   int32_t *to;           /* [G] instance by which it gets to the rank */
 
+  /* Of improvements (improve.c). */
+  int64_t *homeLoads;  /* [G] all pairs of the experts at home */
+  int64_t *base;       /* [G] of them those of experts without replicas */
+  int32_t *inCut;      /* [G] 1: a rank of the cut */
+  int32_t *restUntil;  /* [G * slots] step from which a slot may change again */
+  int32_t *instanceOf; /* [G * slots] */
+  int32_t *placeOf;    /* [E] of an expert with replicas, among them */
+  int32_t *placed;     /* [G * slots] experts with replicas */
+
   int32_t *cursors; /* [max(G, E)] */
   int32_t *sorted;  /* [E] (bound.c) */
 

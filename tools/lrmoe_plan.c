@@ -134,9 +134,5 @@ int main(int argc, char **argv) {
           "Plans where experts run, for measured or made loads, and says "
           "how good the plans are.",
       .args = planArgs};
-  struct toolError error = {{0}};
-  toolArgsStart(&program, argc, argv);
-  enum toolExit code = runAll(&program, &error);
-  if (code != toolGood) return toolComplain(program.name, code, &error);
-  return toolGood;
+  return toolMain(&program, argc, argv, runAll);
 }

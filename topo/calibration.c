@@ -264,19 +264,26 @@ static lrmoeResult_t addTraffic(struct crowd *crowd, const int64_t *bytes) {
   return lrmoeSuccess;
 }
 
+/* Two loads of each rank, and its time alone. */
+int64_t lrmoeTopologyCrowdRoom(const struct lrmoeTopology *topology) {
+  const int64_t perLoad = sizeof(struct load) / sizeof(int64_t);
+  return (2 * perLoad + 1) * topology->numRanks;
+}
+
 lrmoeResult_t lrmoeTopologyCrowdNs(const struct lrmoeTopology *topology,
-                                   const int64_t *bytes, int64_t *ns) {
-  struct crowd crowd = {.topology = topology, .numRanks = topology->numRanks};
+                                   const int64_t *bytes, int64_t *room,
+                                   int64_t *ns) {
+  size_t numRanks = (size_t)topology->numRanks;
+  struct crowd crowd = {.topology = topology,
+                        .numRanks = topology->numRanks,
+                        .received = (struct load *)(void *)room};
   if (!findLines(topology, &crowd))
     return LRMOE_FAIL(lrmoeInternalError,
                       "the topology knows no crowd of ranks");
-  int64_t numRanks = topology->numRanks;
-  LRMOE_CHECK(LRMOE_ALLOCATE(2 * numRanks, &crowd.received));
   crowd.sent = crowd.received + numRanks;
-  lrmoeResult_t result = LRMOE_ALLOCATE(numRanks, &crowd.alone);
-  if (result == lrmoeSuccess) result = addTraffic(&crowd, bytes);
-  if (result == lrmoeSuccess) *ns = crowd.ns;
-  lrmoeFree(crowd.alone);
-  lrmoeFree(crowd.received);
-  return result;
+  crowd.alone = (int64_t *)(void *)(crowd.sent + numRanks);
+  memset(crowd.received, 0, 2 * numRanks * sizeof *crowd.received);
+  LRMOE_CHECK(addTraffic(&crowd, bytes));
+  *ns = crowd.ns;
+  return lrmoeSuccess;
 }

@@ -36,10 +36,13 @@ void lrmoeTopologyCrowdEdges(struct lrmoeTopology *topology, int64_t *room);
 /* Whether lrmoeTopologyCrowdNs can tell. */
 bool lrmoeTopologyHasCrowd(const struct lrmoeTopology *topology);
 
-/* The time of traffic, as in lrmoeTopologyTrafficNs, of ranks that are
+/* The time of traffic, as in lrmoeTopologyTrafficIn, of ranks that are
  * processes of one machine and that a calibration has seen compete for its
- * cores.  Without what links between its NUMA nodes take. */
+ * cores.  Without what links between its NUMA nodes take.  room is for
+ * lrmoeTopologyCrowdRoom numbers. */
+int64_t lrmoeTopologyCrowdRoom(const struct lrmoeTopology *topology);
 lrmoeResult_t lrmoeTopologyCrowdNs(const struct lrmoeTopology *topology,
-                                   const int64_t *bytes, int64_t *ns);
+                                   const int64_t *bytes, int64_t *room,
+                                   int64_t *ns);
 
 #endif

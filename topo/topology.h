@@ -119,6 +119,13 @@ lrmoeLink_t lrmoeTopologyLink(const struct lrmoeTopology *topology,
 int32_t lrmoeTopologyHost(const struct lrmoeTopology *topology, int32_t rank);
 int32_t lrmoeTopologyDomain(const struct lrmoeTopology *topology, int32_t rank);
 
+/* lrmoeTopologyTrafficNs without allocating: room is for
+ * lrmoeTopologyTrafficRoom numbers. */
+int64_t lrmoeTopologyTrafficRoom(const struct lrmoeTopology *topology);
+lrmoeResult_t lrmoeTopologyTrafficIn(const struct lrmoeTopology *topology,
+                                     const int64_t *bytes, int64_t *room,
+                                     int64_t *ns);
+
 /* Takes the figures of a class from a profile: every link of the class then
  * has them and is not guessed, and what such links go through is scaled with
  * the fastest of them.  For the reader of profiles. */

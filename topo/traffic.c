@@ -152,15 +152,32 @@ static int64_t longest(const struct traffic *traffic) {
   return traffic->impossible ? INT64_MAX : greater(ns, crowdedNs);
 }
 
-static lrmoeResult_t makeTraffic(const struct lrmoeTopology *topology,
-                                 const int64_t *bytes,
-                                 struct traffic *traffic) {
-  *traffic = (struct traffic){.topology = topology};
-  LRMOE_CHECK(LRMOE_ALLOCATE(lrmoeNumEdges(topology), &traffic->edges));
-  LRMOE_CHECK(
-      LRMOE_ALLOCATE(2 * (int64_t)topology->numRanks, &traffic->ranks[0]));
-  traffic->ranks[1] = traffic->ranks[0] + topology->numRanks;
-  return addAll(traffic, bytes);
+/* In numbers: the loads of the edges, and two of each rank. */
+int64_t lrmoeTopologyTrafficRoom(const struct lrmoeTopology *topology) {
+  const int64_t perEdge = sizeof(struct edgeLoad) / sizeof(int64_t);
+  const int64_t perRank = sizeof(struct rankLoad) / sizeof(int64_t);
+  int64_t loads = perEdge * lrmoeNumEdges(topology) +
+                  2 * perRank * (int64_t)topology->numRanks;
+  return greater(loads, lrmoeTopologyCrowdRoom(topology));
+}
+
+lrmoeResult_t lrmoeTopologyTrafficIn(const struct lrmoeTopology *topology,
+                                     const int64_t *bytes, int64_t *room,
+                                     int64_t *ns) {
+  bool hasCrowd = lrmoeTopologyHasCrowd(topology);
+  int64_t crowdNs = 0;
+  if (hasCrowd)
+    LRMOE_CHECK(lrmoeTopologyCrowdNs(topology, bytes, room, &crowdNs));
+  struct traffic traffic = {.topology = topology,
+                            .edges = (struct edgeLoad *)(void *)room};
+  traffic.ranks[0] =
+      (struct rankLoad *)(void *)(traffic.edges + lrmoeNumEdges(topology));
+  traffic.ranks[1] = traffic.ranks[0] + topology->numRanks;
+  memset(room, 0, (size_t)lrmoeTopologyTrafficRoom(topology) * sizeof *room);
+  LRMOE_CHECK(addAll(&traffic, bytes));
+  *ns =
+      hasCrowd ? greater(crowdNs, longestEdgeNs(&traffic)) : longest(&traffic);
+  return lrmoeSuccess;
 }
 
 lrmoeResult_t lrmoeTopologyTrafficNs(lrmoeTopology_t topology,
@@ -169,16 +186,10 @@ lrmoeResult_t lrmoeTopologyTrafficNs(lrmoeTopology_t topology,
                 !topology ? "topology"
                 : !bytes  ? "bytes"
                           : "ns");
-  bool hasCrowd = lrmoeTopologyHasCrowd(topology);
-  int64_t crowdNs = 0;
-  if (hasCrowd) LRMOE_CHECK(lrmoeTopologyCrowdNs(topology, bytes, &crowdNs));
-  struct traffic traffic;
-  lrmoeResult_t result = makeTraffic(topology, bytes, &traffic);
-  if (result == lrmoeSuccess)
-    *ns = hasCrowd ? greater(crowdNs, longestEdgeNs(&traffic))
-                   : longest(&traffic);
-  lrmoeFree(traffic.edges);
-  lrmoeFree(traffic.ranks[0]);
+  int64_t *room = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(lrmoeTopologyTrafficRoom(topology), &room));
+  lrmoeResult_t result = lrmoeTopologyTrafficIn(topology, bytes, room, ns);
+  lrmoeFree(room);
   return result;
 }
 

@@ -31,11 +31,6 @@ static struct paperModel model = {.numRanks = 8,
 static const char *folder = "figures";
 static struct toolIntList figures = {{1, 4, 6, 7}, 4};
 
-#define INTEGER(field, low, high) \
-  .kind = toolArgInt, .value = &model.field, .minimum = (low), .maximum = (high)
-#define REAL(field, low, high)                                  \
-  .kind = toolArgReal, .value = &model.field, .minimum = (low), \
-  .maximum = (high)
 #define LIST(list, low, high) \
   .kind = toolArgIntList, .value = &(list), .minimum = (low), .maximum = (high)
 
@@ -48,55 +43,63 @@ static const struct toolArg args[] = {
      .help = "Where figureN.svg and figureN.json go; it is made."},
     {.name = "figures", LIST(figures, 1, 7), .help = "1, 4, 6, 7 or some."},
     {.name = "skew",
-     REAL(skew, 1.01, 8),
+     TOOL_REAL(model.skew, 1.01, 8),
      .help = "Peak / mean of every layer, experts at home."},
-    {.name = "seed", INTEGER(seed, 0, 9e15), .help = "Of the trace."},
+    {.name = "seed",
+     TOOL_INTEGER(model.seed, 0, 9e15),
+     .help = "Of the trace."},
     {.name = "ranks",
      .letter = 'g',
-     INTEGER(numRanks, 2, 1024),
+     TOOL_INTEGER(model.numRanks, 2, 1024),
      .help = "GPUs."},
-    {.name = "experts", INTEGER(numExperts, 2, 1 << 16), .help = "Experts."},
-    {.name = "layers", INTEGER(numLayers, 1, 4096), .help = "MoE layers."},
+    {.name = "experts",
+     TOOL_INTEGER(model.numExperts, 2, 1 << 16),
+     .help = "Experts."},
+    {.name = "layers",
+     TOOL_INTEGER(model.numLayers, 1, 4096),
+     .help = "MoE layers."},
     {.name = "topk",
      .letter = 'k',
-     INTEGER(topk, 1, 64),
+     TOOL_INTEGER(model.topk, 1, 64),
      .help = "Routing slots per token."},
-    {.name = "hidden", INTEGER(hidden, 8, 1 << 20), .help = "Hidden size."},
+    {.name = "hidden",
+     TOOL_INTEGER(model.hidden, 8, 1 << 20),
+     .help = "Hidden size."},
     {.name = "ffn",
-     INTEGER(ffn, 8, 1 << 20),
+     TOOL_INTEGER(model.ffn, 8, 1 << 20),
      .help = "Expert intermediate size."},
     {.name = "budget-gib",
-     REAL(budgetGib, 0.001, 1e6),
+     TOOL_REAL(model.budgetGib, 0.001, 1e6),
      .help = "Memory of a GPU for token buffers and replicas, all layers."},
     {.name = "pair-bytes",
-     INTEGER(pairBytes, 1, 1 << 30),
+     TOOL_INTEGER(model.pairBytes, 1, 1 << 30),
      .help = "Of the budget, a pair of the batch takes this."},
     {.name = "base-tokens",
-     INTEGER(baseTokens, 1, 1 << 24),
+     TOOL_INTEGER(model.baseTokens, 1, 1 << 24),
      .help = "Tokens of a GPU at multiplier 1."},
     {.name = "offered",
-     INTEGER(offered, 1, 1000),
+     TOOL_INTEGER(model.offered, 1, 1000),
      .help = "Multiplier of Figure 1."},
     {.name = "multipliers",
-     INTEGER(maxMultiplier, 1, 1000),
+     TOOL_INTEGER(model.maxMultiplier, 1, 1000),
      .help = "Figure 6 goes from 1 to this."},
     {.name = "least-retain",
-     REAL(leastRetain, 0.01, 1),
+     TOOL_REAL(model.leastRetain, 0.01, 1),
      .help = "Lowest retention that ours may take; candidates are 1, 0.9, ..."},
     {.name = "slots",
-     INTEGER(oursSlots, 0, 1024),
+     TOOL_INTEGER(model.oursSlots, 0, 1024),
      .help = "Spare slots per GPU, ours."},
     {.name = "symi-slots",
-     INTEGER(symiSlots, 0, 1024),
+     TOOL_INTEGER(model.symiSlots, 0, 1024),
      .help = "Of SYMI in Figure 6; in Figure 7 it has none."},
     {.name = "ultraep-slots",
-     INTEGER(ultraepSlots, 0, 1024),
+     TOOL_INTEGER(model.ultraepSlots, 0, 1024),
      .help = "Of UltraEP."},
     {.name = "layer-tokens",
-     INTEGER(layerTokens, 1, 1 << 24),
+     TOOL_INTEGER(model.layerTokens, 1, 1 << 24),
      .help = "Tokens of a GPU in Figure 7."},
     {.name = "layer-retain",
-     REAL(layerRetain, 0.01, 1),
+     TOOL_REAL(model.layerRetain, 0.01, 1),
      .help = "Our retention in Figure 7."},
     {.name = "rows",
      LIST(paperFigure4Rows, 0, toolMaxList - 1),
@@ -249,9 +252,5 @@ int main(int argc, char **argv) {
       .name = "paper_figures",
       .summary = "Makes the paper's Figures 1, 4, 6 and 7 from stated models.",
       .args = args};
-  struct toolError error = {{0}};
-  toolArgsStart(&program, argc, argv);
-  enum toolExit code = runAll(&program, &error);
-  if (code != toolGood) return toolComplain(program.name, code, &error);
-  return toolGood;
+  return toolMain(&program, argc, argv, runAll);
 }

@@ -202,13 +202,14 @@ lrmoeResult_t lrmoeLayoutPlan(struct lrmoeLayout *layout,
                               struct lrmoePlan **plan) {
   const struct lrmoeRivalInput *input = layout->input;
   int32_t numExperts = layout->numExperts, count = 0;
-  size_t experts = (size_t)numExperts, ranks = (size_t)layout->numRanks;
+  size_t experts = (size_t)numExperts;
   struct lrmoePlan *made = NULL;
   lrmoeLayoutList(layout);
   for (int32_t e = 0; e < numExperts; e++)
     count += placeExpert(layout, e, homeOf(layout, e), 0, NULL);
-  LRMOE_CHECK(lrmoePlanAllocate(layout->numRanks, numExperts, count, &made));
-  memcpy(made->demand, input->demand, ranks * experts * sizeof(int64_t));
+  const struct lrmoePlanShape shape = {layout->numRanks, numExperts, count,
+                                       input->demand, input->use};
+  LRMOE_CHECK(lrmoePlanAllocate(&shape, &made));
   memcpy(made->quotas, input->quotas, experts * sizeof(int64_t));
   for (int32_t e = 0; e < numExperts; e++) {
     made->homes[e] = homeOf(layout, e);

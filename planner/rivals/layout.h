@@ -13,7 +13,8 @@
 
 /* What a policy acts on. */
 struct lrmoeRivalInput {
-  const int64_t *demand;            /* [G, E] */
+  const int64_t *demand; /* [G, E] */
+  enum lrmoeDemandUse use;
   const int64_t *pairs;             /* [E] n */
   const int64_t *quotas;            /* [E] K */
   const int64_t *loads;             /* [E] of the past, or n */

@@ -62,6 +62,7 @@ lrmoeResult_t lrmoePlaceRival(const struct lrmoePlanner *planner,
                               struct lrmoePlan **plan) {
   const struct lrmoeRivalInput input = {
       .demand = load->demand,
+      .use = load->use,
       .pairs = load->pairs,
       .quotas = load->quotas,
       .loads = load->past ? load->past : load->pairs,

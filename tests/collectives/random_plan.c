@@ -72,11 +72,11 @@ lrmoeResult_t randomPlan(const struct lrmoePlanner *planner,
   struct lrmoePlan *made = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(cells, &where));
   int32_t numInstances = placeReplicas(planner, numSlots, seed, where);
-  lrmoeResult_t result = lrmoePlanAllocate(
-      planner->numRanks, planner->numExperts, numInstances, &made);
+  const struct lrmoePlanShape shape = {planner->numRanks, planner->numExperts,
+                                       numInstances, demand, lrmoeDemandCopied};
+  lrmoeResult_t result = lrmoePlanAllocate(&shape, &made);
   if (result == lrmoeSuccess) {
     made->policy = planner->config.policy;
-    memcpy(made->demand, demand, cells * sizeof *demand);
     memcpy(made->homes, planner->homes,
            (size_t)planner->numExperts * sizeof *made->homes);
     fillPlan(planner, seed, where, made);

@@ -19,8 +19,11 @@ static struct lrmoeTopology plainTopology(void) {
 static void checkCrowd(const struct lrmoeTopology *topology) {
   int64_t ns = -1;
   const int64_t traffic[16] = {1, 2, 3, INT64_MAX, [15] = 1 << 20};
+  int64_t room[32];
   if (!lrmoeTopologyHasCrowd(topology)) return;
-  FUZZ_CHECK(lrmoeTopologyCrowdNs(topology, traffic, &ns) == lrmoeSuccess);
+  FUZZ_CHECK(lrmoeTopologyCrowdRoom(topology) <= 32);
+  FUZZ_CHECK(lrmoeTopologyCrowdNs(topology, traffic, room, &ns) ==
+             lrmoeSuccess);
   FUZZ_CHECK(ns >= 0);
 }
 

@@ -1,8 +1,8 @@
 /* paper_figures: the paper's numbers come out, and follow from the inputs. */
+#include "document.h"
 #include "support/program.h"
 #include "support/suite.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,12 +10,9 @@
 static const char *const paper = LRMOE_PAPER_FIGURES;
 
 static json_t *runJson(const char *arguments) {
-  int code = programRun(paper, "--out . --layers 6 -J all.json %s", arguments);
-  ck_assert_msg(code == 0, "%s: %d\n%s", arguments, code, programErr);
-  json_error_t error;
-  json_t *document = json_load_file(programPath("all.json"), 0, &error);
-  ck_assert_msg(document != NULL, "%s", error.text);
-  return document;
+  char all[256];
+  snprintf(all, sizeof all, "--out . --layers 6 %s", arguments);
+  return documentRun(paper, "all.json", all);
 }
 
 static json_t *findRow(const json_t *document, const char *number) {

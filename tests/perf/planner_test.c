@@ -1,25 +1,14 @@
 /* planner_perf: what it prints is of the plans it was asked for. */
+#include "document.h"
 #include "support/program.h"
 #include "support/suite.h"
 
-#include <jansson.h>
 #include <string.h>
 
 static const char *const perf = LRMOE_PLANNER_PERF;
 
 static json_t *runJson(const char *arguments) {
-  int code = programRun(perf, "-J out.json %s", arguments);
-  ck_assert_msg(code == 0, "%s: %d\n%s", arguments, code, programErr);
-  json_error_t error;
-  json_t *document = json_load_file(programPath("out.json"), 0, &error);
-  ck_assert_msg(document != NULL, "%s", error.text);
-  return document;
-}
-
-static double numberOf(const json_t *row, const char *key) {
-  const json_t *value = json_object_get(row, key);
-  ck_assert_msg(json_is_number(value), "%s is no number", key);
-  return json_number_value(value);
+  return documentRun(perf, "out.json", arguments);
 }
 
 /* A row per shape, routing and policy; the best plan is not below its bound. */
@@ -33,10 +22,9 @@ START_TEST(rows) {
   json_array_foreach(results, i, row) {
     ck_assert(numberOf(row, "ranks") == (i < 4 ? 4 : 8));
     ck_assert(numberOf(row, "experts") == (i < 4 ? 16 : 32));
-    ck_assert_str_eq(json_string_value(json_object_get(row, "routing")),
+    ck_assert_str_eq(textOf(row, "routing"),
                      i % 4 < 2 ? "zipf:1" : "lognormal:1");
-    ck_assert_str_eq(json_string_value(json_object_get(row, "policy")),
-                     i % 2 ? "lrmoe" : "fixed");
+    ck_assert_str_eq(textOf(row, "policy"), i % 2 ? "lrmoe" : "fixed");
     ck_assert(numberOf(row, "loads") == 5);
     ck_assert(numberOf(row, "median_us") > 0);
     ck_assert(numberOf(row, "imbalance") >= 1);

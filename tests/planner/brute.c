@@ -43,6 +43,18 @@ int64_t bruteSplitPeak(const struct bruteProblem *problem,
   return splitting.best;
 }
 
+int64_t bruteExcess(const struct bruteProblem *problem, const unsigned *hosts,
+                    int64_t limit) {
+  int64_t excess = 0;
+  for (unsigned set = 1; set < 1u << problem->numRanks; set++) {
+    int64_t over = -limit * __builtin_popcount(set);
+    for (int e = 0; e < problem->numExperts; e++)
+      if (!(hosts[e] & ~set)) over += problem->loads[e];
+    if (over > excess) excess = over;
+  }
+  return excess;
+}
+
 int64_t bruteCutPeak(const struct bruteProblem *problem,
                      const unsigned *hosts) {
   int64_t peak = 0;

@@ -21,6 +21,11 @@ int64_t bruteSplitPeak(const struct bruteProblem *problem,
  * that can go nowhere else. */
 int64_t bruteCutPeak(const struct bruteProblem *problem, const unsigned *hosts);
 
+/* The least number of pairs above `limit` with these hosts: the most, over all
+ * sets of ranks, that can go nowhere else. */
+int64_t bruteExcess(const struct bruteProblem *problem, const unsigned *hosts,
+                    int64_t limit);
+
 /* The least peak over all placements that fit the slots. */
 int64_t brutePeak(const struct bruteProblem *problem);
 

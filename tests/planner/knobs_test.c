@@ -282,7 +282,6 @@ START_TEST(hashCoversKnobs) {
   CHANGED(pairNs, 1);
   CHANGED(pinned, others);
   CHANGED(elementBytes, 4);
-  CHANGED(topk, 1);
   CHANGED(retain, lrmoeRetainLargest);
   CHANGED(activation, lrmoeGelu);
   CHANGED(routerGrad, lrmoeRouterGradOwner);
@@ -328,12 +327,10 @@ START_TEST(valuesOutOfRange) {
   REFUSED(pairNs, -1);
   REFUSED(numPinned, 1);
   REFUSED(elementBytes, 3);
-  REFUSED(topk, -1);
   REFUSED(retain, (lrmoeRetain_t)3);
   REFUSED(activation, (lrmoeActivation_t)2);
   REFUSED(routerGrad, (lrmoeRouterGrad_t)3);
   REFUSED(savedState, (lrmoeSavedState_t)2);
-  REFUSED(reserved, 1);
   base.retain = lrmoeRetainLargest;
   REFUSED(quota, lrmoeQuotaCapacity);
   lrmoeTopologyDestroy(topology);

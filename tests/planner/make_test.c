@@ -296,8 +296,9 @@ START_TEST(verifyNamesWhatIsBroken) {
     lvalue = saved;                                                   \
     ASSERT_OK(lrmoePlanVerify(plan));                                 \
   } while (0)
-  BREAK(plan->demand[1], -1, "demand of rank 0, expert 1 is -1");
-  BREAK(plan->demand[1], INT64_MAX, "at rank 0, expert 1");
+  int64_t *demand1 = (int64_t *)plan->demand + 1; /* of this plan's copy */
+  BREAK(*demand1, -1, "demand of rank 0, expert 1 is -1");
+  BREAK(*demand1, INT64_MAX, "at rank 0, expert 1");
   BREAK(plan->quotas[0], 5, "expert 0 keeps 5 of 4");
   BREAK(plan->quotas[1], -1, "expert 1 keeps -1");
   BREAK(plan->instanceOffsets[0], 1, "begin at 1");

@@ -53,6 +53,19 @@ static void fillPlacement(struct testRandom *random, const struct tiny *tiny,
   }
 }
 
+/* A tiny problem with a placement. */
+static struct lrmoeWork *placeTiny(struct testRandom *random, int64_t maxLoad,
+                                   struct tiny *tiny, unsigned *hosts) {
+  struct lrmoeWork *work = NULL;
+  makeTiny(random, maxLoad, tiny);
+  ASSERT_OK(lrmoeWorkCreate(tiny->problem.numRanks, tiny->problem.numExperts,
+                            maxExperts, tiny->homes, &work));
+  fillPlacement(random, tiny, work, hosts);
+  lrmoeInstancesBuild(work, &work->trial, tiny->loads, &work->instances[0],
+                      work->instances[0].kept);
+  return work;
+}
+
 static void checkSplitSums(const struct lrmoeWork *work,
                            const struct lrmoeInstances *instances,
                            const int64_t *loads, int64_t peak) {
@@ -78,19 +91,35 @@ START_TEST(splitIsExactOnAnyPlacement) {
   for (int round = 0; round < 50; round++) {
     struct tiny tiny;
     unsigned hosts[maxExperts];
-    makeTiny(&random, 7, &tiny);
-    struct lrmoeWork *work = NULL;
-    ASSERT_OK(lrmoeWorkCreate(tiny.problem.numRanks, tiny.problem.numExperts,
-                              maxExperts, tiny.homes, &work));
-    fillPlacement(&random, &tiny, work, hosts);
+    struct lrmoeWork *work = placeTiny(&random, 7, &tiny, hosts);
     struct lrmoeInstances *instances = &work->instances[0];
-    lrmoeInstancesBuild(work, &work->trial, tiny.loads, instances,
-                        instances->kept);
     int64_t peak = lrmoeSplit(work, instances, instances->kept,
                               lrmoeMeanBound(work, tiny.loads));
     checkSplitSums(work, instances, tiny.loads, peak);
     ck_assert_int_eq(peak, bruteSplitPeak(&tiny.problem, hosts));
     ck_assert_int_eq(peak, bruteCutPeak(&tiny.problem, hosts));
+    lrmoeWorkDestroy(work);
+  }
+}
+END_TEST
+
+/* Also that the cut that is marked holds the excess. */
+START_TEST(excessIsTheLeast) {
+  struct testRandom random = {(uint64_t)_i + 2000};
+  for (int round = 0; round < 50; round++) {
+    struct tiny tiny;
+    unsigned hosts[maxExperts];
+    struct lrmoeWork *work = placeTiny(&random, 60, &tiny, hosts);
+    struct lrmoeInstances *instances = &work->instances[0];
+    const int64_t none[maxRanks] = {0}, limit = randomBelow(&random, 60);
+    const struct lrmoeSplitGoal goal = {none, limit, INT64_MAX};
+    int64_t excess = lrmoeSplitExcess(work, instances, instances->kept, &goal);
+    ck_assert_int_eq(excess, bruteExcess(&tiny.problem, hosts, limit));
+    lrmoeSplitMarkCut(work, instances, instances->kept, limit);
+    int64_t held = 0;
+    for (int g = 0; g < tiny.problem.numRanks; g++)
+      held += work->inCut[g] ? work->loads[g] - limit : 0;
+    ck_assert_int_eq(held, excess);
     lrmoeWorkDestroy(work);
   }
 }
@@ -189,6 +218,7 @@ int main(void) {
   TCase *tcase = tcase_create("optimum");
   tcase_set_timeout(tcase, 120);
   tcase_add_loop_test(tcase, splitIsExactOnAnyPlacement, 0, 20);
+  tcase_add_loop_test(tcase, excessIsTheLeast, 0, 20);
   tcase_add_loop_test(tcase, placementIsOptimalOrSaysHowFar, 0, 20);
   tcase_add_test(tcase, roomIsUsedForFewerMoves);
   suite_add_tcase(suite, tcase);

@@ -2,7 +2,6 @@
  * policy are the properties that are tested here. */
 #include "planner/rivals_random.h"
 
-#include "base/alloc.h"
 #include "planner/checks.h"
 #include "planner/loads.h"
 #include "support/suite.h"
@@ -161,28 +160,6 @@ START_TEST(rivalsBalance) {
 }
 END_TEST
 
-/* The hot path allocates the plan and nothing else. */
-START_TEST(planIsTheOnlyAllocation) {
-  struct testRandom random = {7};
-  struct loadSpec spec = {loadZipf, 1.0, 999};
-  int64_t *demand = makeLoad(&random, spec, 6, 20);
-  for (int policy = 0; policy < numPolicies; policy++) {
-    lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
-    config.policy = (lrmoePolicy_t)policy;
-    config.numExperts = 20;
-    config.slots = slotsFor(config.policy, 2);
-    lrmoePlanner_t planner = makePlanner(6, &config);
-    lrmoePlan_t plan = NULL;
-    lrmoeAllocFailAt(0);
-    ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
-    ck_assert_int_eq(lrmoeAllocFailAt(0), 1);
-    lrmoePlanDestroy(plan);
-    lrmoePlannerDestroy(planner);
-  }
-  free(demand);
-}
-END_TEST
-
 TCase *rivalsRandomCase(void) {
   TCase *tcase = tcase_create("random");
   tcase_set_timeout(tcase, 120);
@@ -190,6 +167,5 @@ TCase *rivalsRandomCase(void) {
   tcase_add_test(tcase, hugeCounts);
   tcase_add_test(tcase, corners);
   tcase_add_loop_test(tcase, rivalsBalance, 0, 10);
-  tcase_add_test(tcase, planIsTheOnlyAllocation);
   return tcase;
 }

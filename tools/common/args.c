@@ -348,3 +348,13 @@ void toolArgsStart(struct toolProgram *program, int argc, char **argv) {
     exit(toolComplain(program->name, toolBadInput, &error));
   }
 }
+
+int toolMain(struct toolProgram *program, int argc, char **argv,
+             enum toolExit (*run)(const struct toolProgram *program,
+                                  struct toolError *error)) {
+  struct toolError error = {{0}};
+  toolArgsStart(program, argc, argv);
+  enum toolExit code = run(program, &error);
+  if (code != toolGood) return toolComplain(program->name, code, &error);
+  return toolGood;
+}

@@ -59,6 +59,15 @@ struct toolArg {
   const char *help;         /* one sentence */
 };
 
+/* Entries of the table, after .name and .letter. */
+#define TOOL_INTEGER(target, low, high) \
+  .kind = toolArgInt, .value = &(target), .minimum = (low), .maximum = (high)
+#define TOOL_REAL(target, low, high) \
+  .kind = toolArgReal, .value = &(target), .minimum = (low), .maximum = (high)
+#define TOOL_TEXT(target) .kind = toolArgText, .value = &(target)
+#define TOOL_ENUM(target, list) \
+  .kind = toolArgEnum, .value = &(target), .names = (list)
+
 struct toolProgram {
   const char *name;
   const char *summary; /* what it does, one sentence */
@@ -88,6 +97,12 @@ void toolArgsUsage(const struct toolProgram *program, FILE *out);
 /* What main() begins with: reads argv; prints help or version and exits with
  * 0; complains and exits with 1. */
 void toolArgsStart(struct toolProgram *program, int argc, char **argv);
+
+/* All that main() does where one function does the work: its exit code is the
+ * program's, and what it complains about is printed. */
+int toolMain(struct toolProgram *program, int argc, char **argv,
+             enum toolExit (*run)(const struct toolProgram *program,
+                                  struct toolError *error));
 
 /* The value as --help shows it; text "" for an unset one. */
 void toolArgShow(const struct toolArg *arg, char *text, size_t room);

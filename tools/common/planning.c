@@ -150,7 +150,8 @@ static enum toolExit verify(const struct asked *asked,
       .config = &asked->planner->config,
       .demand = asked->demand,
       .numRanks = asked->planner->numRanks,
-      .isBestEffort = asked->input && asked->input->bestEffort};
+      .isBestEffort = asked->input && asked->input->bestEffort,
+      .totals = asked->input ? asked->input->totals : NULL};
   return toolPlanVerify(view, &origin, error);
 }
 

@@ -52,8 +52,8 @@ struct toolPlan {
   double medianUs; /* of lrmoePlanMakeWith over the rounds */
 };
 
-/* Makes the plan of demand [G, E] `rounds` times and verifies it.  input may be
- * NULL.  toolWrongData if it breaks a rule, or if two rounds gave different
+/* Makes the plan of demand [G, E], NULL with input's totals, `rounds` times and
+ * verifies it.  input may be NULL.  toolWrongData if it breaks a rule, or if two rounds gave different
  * plans.  *plan is written only on success; free it with toolPlanFree. */
 enum toolExit toolPlanMake(const struct toolPlanner *planner,
                            const int64_t *demand, const lrmoePlanInput_t *input,

@@ -1,20 +1,10 @@
 /* What holds for every plan: see verify.h.  Nothing here knows how a plan was
  * found; each rule is written from its sentence in lrmoe.h. */
-#include "tools/common/verify.h"
+#include "tools/common/verify_rules.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-__extension__ typedef __int128 wide;
-
-#define WRONG(...) toolFail(error, toolWrongData, __VA_ARGS__)
-
-#define HOLDS(call)                      \
-  do {                                   \
-    enum toolExit code_ = (call);        \
-    if (code_ != toolGood) return code_; \
-  } while (0)
 
 #define MUST_BE(name, got, expected)                                       \
   do {                                                                     \
@@ -26,6 +16,7 @@ __extension__ typedef __int128 wide;
 
 int64_t toolPairsOf(const lrmoePlanView_t *view, int32_t e) {
   int64_t pairs = 0;
+  if (!view->demand) return view->totals[e];
   for (int64_t s = 0; s < view->numRanks; s++)
     pairs += view->demand[s * view->numExperts + e];
   return pairs;
@@ -129,8 +120,8 @@ static enum toolExit checkSums(const lrmoePlanView_t *view, wide *forward,
                                wide *kept, struct toolError *error) {
   wide pairs = 0, quotas = 0;
   for (int32_t e = 0; e < view->numExperts; e++) {
-    wide n = 0;
-    for (int64_t s = 0; s < view->numRanks; s++) {
+    wide n = view->demand ? 0 : view->totals[e];
+    for (int64_t s = 0; s < view->numRanks && view->demand; s++) {
       int64_t count = view->demand[s * view->numExperts + e];
       if (count < 0)
         return WRONG("demand of rank %d, expert %d is %" PRId64, (int)s, e,
@@ -170,16 +161,39 @@ static enum toolExit checkNumbers(const lrmoePlanView_t *view,
   return code;
 }
 
+static enum toolExit checkTotals(const lrmoePlanView_t *view,
+                                 const struct toolPlanOrigin *origin,
+                                 struct toolError *error) {
+  if (!view->demand && !origin->totals)
+    return WRONG("the plan has no demand and was not made from totals");
+  for (int32_t e = 0; e < view->numExperts; e++) {
+    int64_t total = view->demand ? toolPairsOf(view, e) : origin->totals[e];
+    if (view->totals[e] != total)
+      return WRONG("expert %d has %" PRId64 " pairs in all and should have "
+                   "%" PRId64,
+                   e, view->totals[e], total);
+  }
+  return toolGood;
+}
+
+static enum toolExit checkDemand(const lrmoePlanView_t *view,
+                                 const struct toolPlanOrigin *origin,
+                                 struct toolError *error) {
+  size_t cells = (size_t)view->numRanks * (size_t)view->numExperts;
+  if (!view->demand || !origin->demand || view->changesForward) return toolGood;
+  if (memcmp(view->demand, origin->demand, cells * sizeof(int64_t)) != 0)
+    return WRONG("the plan is for another demand");
+  return toolGood;
+}
+
 enum toolExit toolPlanVerify(const lrmoePlanView_t *view,
                              const struct toolPlanOrigin *origin,
                              struct toolError *error) {
   MUST_BE("numRanks", view->numRanks, origin->numRanks);
   HOLDS(checkInstances(view, error));
   HOLDS(checkNumbers(view, error));
-  size_t cells = (size_t)view->numRanks * (size_t)view->numExperts;
-  if (!view->changesForward && origin->demand &&
-      memcmp(view->demand, origin->demand, cells * sizeof(int64_t)) != 0)
-    return WRONG("the plan is for another demand");
+  HOLDS(checkTotals(view, origin, error));
+  HOLDS(checkDemand(view, origin, error));
   if (!origin->config) return toolGood;
   HOLDS(toolPlanVerifyConfig(view, origin, error));
   return toolPlanVerifyPolicy(view, origin, error);

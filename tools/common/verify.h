@@ -11,13 +11,15 @@
 struct toolPlanOrigin {
   const lrmoePlannerConfig_t *config; /* NULL: unknown; then quotas, slots,
                                          memory and policy are not checked */
-  const int64_t *demand;              /* [G, E] that was given */
+  const int64_t *demand;              /* [G, E] that was given, or NULL */
   int numRanks;
-  int isBestEffort; /* 1: limits may be exceeded if the view says so */
+  int isBestEffort;      /* 1: limits may be exceeded if the view says so */
+  const int64_t *totals; /* [E] that were given instead of demand, or NULL */
 };
 
 /* toolWrongData names what is wrong first, and where:
  *   sums       F to n, X to K, 0 <= K <= n, and what the view adds up
+ *   totals     the sums of demand, or those that were given
  *   instances  by expert and rank, one on a rank, one at home
  *   peaks      and bounds, gaps, worst-case moves
  *   slots      of policies that keep homes and of those that move them
@@ -45,7 +47,7 @@ enum toolExit toolPlanVerifyPolicy(const lrmoePlanView_t *view,
 /* The home of expert e that a config gives. */
 int32_t toolHomeOf(const lrmoePlannerConfig_t *config, int numRanks, int32_t e);
 
-/* n of expert e, from the view's demand. */
+/* n of expert e, from the view's demand, or its totals where it has none. */
 int64_t toolPairsOf(const lrmoePlanView_t *view, int32_t e);
 
 #endif

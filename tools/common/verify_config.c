@@ -1,19 +1,9 @@
 /* What a plan owes to the planner's config: quotas, slots, memory, limits.  See
  * verify.h. */
-#include "tools/common/verify.h"
+#include "tools/common/verify_rules.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-
-__extension__ typedef __int128 wide;
-
-#define WRONG(...) toolFail(error, toolWrongData, __VA_ARGS__)
-
-#define HOLDS(call)                      \
-  do {                                   \
-    enum toolExit code_ = (call);        \
-    if (code_ != toolGood) return code_; \
-  } while (0)
 
 int32_t toolHomeOf(const lrmoePlannerConfig_t *config, int numRanks,
                    int32_t e) {
@@ -131,7 +121,7 @@ static void countRanks(const lrmoePlanView_t *view,
   for (int32_t e = 0; e < view->numExperts; e++) {
     int64_t pairs = toolPairsOf(view, e);
     counts[toolHomeOf(config, view->numRanks, e)].homes++;
-    for (int32_t s = 0; s < view->numRanks; s++)
+    for (int32_t s = 0; s < view->numRanks && view->demand; s++)
       counts[s].own += view->demand[(int64_t)s * view->numExperts + e];
     for (int32_t i = view->instanceOffsets[e]; i < view->instanceOffsets[e + 1];
          i++) {

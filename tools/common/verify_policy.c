@@ -1,17 +1,9 @@
 /* What each policy promises, from its sentence in lrmoe.h and the published
  * description, not from its code: see verify.h. */
-#include "tools/common/verify.h"
+#include "tools/common/verify_rules.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-#define WRONG(...) toolFail(error, toolWrongData, __VA_ARGS__)
-
-#define HOLDS(call)                      \
-  do {                                   \
-    enum toolExit code_ = (call);        \
-    if (code_ != toolGood) return code_; \
-  } while (0)
 
 static int hasFixedHomes(lrmoePolicy_t policy) {
   return policy != lrmoePolicyProportional && policy != lrmoePolicyEplb &&

@@ -4,6 +4,7 @@
 #include "tools/common/csv.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,4 +235,12 @@ enum toolExit toolWorkloadCreate(const struct toolWorkloadConfig *config,
 void toolWorkloadFree(struct toolWorkload *workload) {
   free(workload->shares);
   *workload = (struct toolWorkload){0};
+}
+
+int toolRoutingNext(const char **list, char name[64]) {
+  if (!*list) return 0;
+  size_t bytes = strcspn(*list, ",");
+  snprintf(name, 64, "%.*s", bytes > 63 ? 63 : (int)bytes, *list);
+  *list = (*list)[bytes] ? *list + bytes + 1 : NULL;
+  return 1;
 }

@@ -64,6 +64,10 @@ enum toolExit toolWorkloadCreate(const struct toolWorkloadConfig *config,
                                  struct toolError *error);
 void toolWorkloadFree(struct toolWorkload *workload);
 
+/* The next of "KIND[,KIND...]" in name, cut to its room, with *list behind it;
+ * 0 at the end of the list.  For options that name several routings. */
+int toolRoutingNext(const char **list, char name[64]);
+
 /* Routing of one rank: topkIdx [T, k], no expert twice in a row, and
  * topkWeights [T, k], positive, each row adding up to 1 (exponential draws,
  * normalised: uniform over all such rows).  `round` gives another routing of

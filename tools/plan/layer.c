@@ -26,7 +26,6 @@ static void fillModel(lrmoePlannerConfig_t *config) {
   config->hidden = s->hidden;
   config->ffn = s->ffn;
   config->elementBytes = bytes[s->type];
-  config->topk = (int32_t)s->topk;
   config->activation = (lrmoeActivation_t)s->activation;
   config->routerGrad = (lrmoeRouterGrad_t)s->routerGrad;
   config->savedState = (lrmoeSavedState_t)s->savedState;

@@ -24,15 +24,10 @@ struct planSettings planSettings = {
     .quota = lrmoeQuotaUniform,
 };
 
-#define INTEGER(field, low, high)                                     \
-  .kind = toolArgInt, .value = &planSettings.field, .minimum = (low), \
-  .maximum = (high)
-#define REAL(field, low, high)                                         \
-  .kind = toolArgReal, .value = &planSettings.field, .minimum = (low), \
-  .maximum = (high)
-#define TEXT(field) .kind = toolArgText, .value = &planSettings.field
-#define ENUM(field, list) \
-  .kind = toolArgEnum, .value = &planSettings.field, .names = (list)
+#define INTEGER(field, low, high) TOOL_INTEGER(planSettings.field, low, high)
+#define REAL(field, low, high)    TOOL_REAL(planSettings.field, low, high)
+#define TEXT(field)               TOOL_TEXT(planSettings.field)
+#define ENUM(field, list)         TOOL_ENUM(planSettings.field, list)
 
 const struct toolArg planArgs[] = {
     {.name = "load",
