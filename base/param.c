@@ -64,6 +64,14 @@ static const struct paramEntry params[lrmoeNumParams] = {
                "Up to this many ranks lrmoeSelect gathers all scores on every "
                "rank (one round); beyond, scores go to the experts' homes "
                "(two rounds, fewer bytes)."),
+    [lrmoeParamBackend] =
+        TEXT("LRMOE_BACKEND", "cpu",
+             "Where new communicators and lrmoeMemAlloc live: cpu, or cuda "
+             "(NCCL)."),
+    [lrmoeParamNcclPath] =
+        TEXT("LRMOE_NCCL_PATH", "",
+             "File of NCCL (libnccl.so.2, 2.27 or newer), used when the "
+             "process has none yet; unset: the loader's path."),
 };
 
 static int isText(const struct paramEntry *entry) {

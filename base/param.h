@@ -20,6 +20,8 @@ enum lrmoeParam {
   lrmoeParamGemmThreads,
   lrmoeParamIsa,
   lrmoeParamGatherRanks,
+  lrmoeParamBackend,
+  lrmoeParamNcclPath,
   lrmoeNumParams
 };
 

@@ -24,7 +24,7 @@ static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
   lrmoeResult_t result = LRMOE_ALLOCATE(1, &made);
   if (result == lrmoeSuccess) {
     made->transport = transport;
-    made->backend = &lrmoeCpuBackend;
+    made->backend = transport->hasStreams ? NULL : &lrmoeCpuBackend;
     made->nccl = nccl;
     result = transport->commCount(nccl, &made->numRanks);
   }
@@ -32,7 +32,7 @@ static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
     result = transport->commUserRank(nccl, &made->rank);
   if (result == lrmoeSuccess) result = goRound(made);
   if (result != lrmoeSuccess) {
-    transport->commAbort(nccl);
+    transport->commBreak(nccl);
     transport->commDestroy(nccl);
     if (made) lrmoeFree(made->targets);
     lrmoeFree(made);
@@ -43,33 +43,58 @@ static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
 }
 
 lrmoeResult_t lrmoeGetUniqueId(lrmoeUniqueId *id) {
+  const struct lrmoeTransport *transport = NULL;
   LRMOE_REQUIRE(id, "id is NULL");
-  return lrmoeCpuTransport.getUniqueId(id);
+  LRMOE_CHECK(lrmoeTransportChoose(&transport));
+  return transport->getUniqueId(id);
+}
+
+static lrmoeResult_t readConfig(const lrmoeCommConfig_t *config,
+                                int64_t *timeoutMs) {
+  lrmoeCommConfig_t known = LRMOE_COMM_CONFIG_INITIALIZER;
+  if (config)
+    LRMOE_CHECK(
+        lrmoeConfigRead("lrmoeCommConfig_t", config, sizeof known, &known));
+  LRMOE_REQUIRE(known.timeoutMs >= 0, "timeoutMs is %lld",
+                (long long)known.timeoutMs);
+  *timeoutMs = known.timeoutMs;
+  return lrmoeSuccess;
 }
 
 lrmoeResult_t lrmoeCommInitRank(int numRanks, const lrmoeUniqueId *id, int rank,
                                 const lrmoeCommConfig_t *config,
                                 lrmoeComm_t *comm) {
-  lrmoeCommConfig_t known = LRMOE_COMM_CONFIG_INITIALIZER;
-  if (config)
-    LRMOE_CHECK(
-        lrmoeConfigRead("lrmoeCommConfig_t", config, sizeof known, &known));
+  int64_t timeoutMs = 0;
+  const struct lrmoeTransport *transport = NULL;
+  struct ncclComm *nccl = NULL;
+  LRMOE_CHECK(readConfig(config, &timeoutMs));
   LRMOE_REQUIRE(id && comm, "id or comm is NULL");
   LRMOE_REQUIRE(numRanks >= 1, "numRanks is %d", numRanks);
   LRMOE_REQUIRE(rank >= 0 && rank < numRanks, "rank is %d, of %d", rank,
                 numRanks);
-  LRMOE_REQUIRE(known.timeoutMs >= 0, "timeoutMs is %lld",
-                (long long)known.timeoutMs);
-  struct ncclComm *nccl = NULL;
-  LRMOE_CHECK(lrmoeCpuCommInit(numRanks, id, rank, known.timeoutMs, &nccl));
-  return makeComm(&lrmoeCpuTransport, nccl, comm);
+  LRMOE_CHECK(lrmoeTransportChoose(&transport));
+  LRMOE_CHECK(transport->commInit(numRanks, id, rank, timeoutMs, &nccl));
+  return makeComm(transport, nccl, comm);
+}
+
+lrmoeResult_t lrmoeCommInitFromNccl(struct ncclComm *nccl,
+                                    const lrmoeCommConfig_t *config,
+                                    lrmoeComm_t *comm) {
+  int64_t timeoutMs = 0;
+  const struct lrmoeTransport *transport = NULL;
+  struct ncclComm *borrowed = NULL;
+  LRMOE_CHECK(readConfig(config, &timeoutMs));
+  LRMOE_REQUIRE(nccl && comm, "nccl or comm is NULL");
+  LRMOE_CHECK(lrmoeNcclTransportGet(1, &transport));
+  LRMOE_CHECK(lrmoeNcclCommBorrow(nccl, timeoutMs, &borrowed));
+  return makeComm(transport, borrowed, comm);
 }
 
 lrmoeResult_t lrmoeCommSplit(lrmoeComm_t comm, int color, int key,
                              lrmoeComm_t *newComm) {
   LRMOE_REQUIRE(comm && newComm, "comm or newComm is NULL");
   struct ncclComm *nccl = NULL;
-  LRMOE_CHECK(lrmoeCpuCommSplit(comm->nccl, color, key, &nccl));
+  LRMOE_CHECK(comm->transport->commSplit(comm->nccl, color, key, &nccl));
   if (nccl) return makeComm(comm->transport, nccl, newComm);
   *newComm = NULL;
   return lrmoeSuccess;
@@ -81,6 +106,19 @@ lrmoeResult_t lrmoeCommSetTopology(lrmoeComm_t comm, lrmoeTopology_t topology) {
                 "the topology has %d ranks, the communicator %d",
                 topology->numRanks, comm->numRanks);
   return lrmoeOrderMake(topology, comm->rank, comm->targets, comm->sources);
+}
+
+lrmoeResult_t lrmoeCommGetPeers(lrmoeComm_t comm, int step, int *target,
+                                int *source) {
+  LRMOE_REQUIRE(comm && target && source, "%s is NULL",
+                !comm     ? "comm"
+                : !target ? "target"
+                          : "source");
+  LRMOE_REQUIRE(step >= 0 && step < comm->numRanks, "step is %d, of %d ranks",
+                step, comm->numRanks);
+  *target = comm->targets[step];
+  *source = comm->sources[step];
+  return lrmoeSuccess;
 }
 
 lrmoeResult_t lrmoeCommCount(lrmoeComm_t comm, int *count) {
@@ -113,25 +151,38 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm) {
                       "the communicator still has %d layer(s)",
                       comm->numLayers);
   lrmoeResult_t result = comm->transport->commDestroy(comm->nccl);
-  lrmoeTwinFree(comm->backend, &comm->hostOut);
-  lrmoeTwinFree(comm->backend, &comm->hostIn);
+  if (comm->backend) {
+    lrmoeTwinFree(comm->backend, &comm->hostOut);
+    lrmoeTwinFree(comm->backend, &comm->hostIn);
+  }
   lrmoeFree(comm->targets);
   lrmoeFree(comm);
   return result;
 }
 
+lrmoeResult_t lrmoeCommNeedBackend(struct lrmoeComm *comm) {
+  return comm->backend ? lrmoeSuccess
+                       : lrmoeBackendLoad("cuda", &comm->backend);
+}
+
 lrmoeResult_t lrmoeCommSettle(struct lrmoeComm *comm, lrmoeResult_t result) {
-  if (result != lrmoeSuccess) lrmoeCpuCommBreak(comm->nccl);
+  if (result != lrmoeSuccess) comm->transport->commBreak(comm->nccl);
   return result;
 }
 
 lrmoeResult_t lrmoeMemAlloc(size_t bytes, void **pointer) {
+  const struct lrmoeTransport *transport = NULL;
   LRMOE_REQUIRE(pointer, "pointer is NULL");
-  return lrmoeCpuTransport.memAlloc(pointer, bytes);
+  LRMOE_CHECK(lrmoeTransportChoose(&transport));
+  return transport->memAlloc(pointer, bytes);
 }
 
+/* Goes by the block, not by the parameter, which may have changed since. */
 lrmoeResult_t lrmoeMemFree(void *pointer) {
-  return pointer ? lrmoeCpuTransport.memFree(pointer) : lrmoeSuccess;
+  const struct lrmoeTransport *nccl = lrmoeNcclTransportLoaded();
+  if (!pointer) return lrmoeSuccess;
+  if (nccl && !lrmoeCpuMemHolds(pointer)) return nccl->memFree(pointer);
+  return lrmoeCpuTransport.memFree(pointer);
 }
 
 lrmoeResult_t lrmoeCommWindowRegister(lrmoeComm_t comm, void *buffer,
@@ -141,7 +192,7 @@ lrmoeResult_t lrmoeCommWindowRegister(lrmoeComm_t comm, void *buffer,
   LRMOE_CHECK(lrmoeCommSettle(comm, LRMOE_ALLOCATE(1, &made)));
   made->comm = comm;
   lrmoeResult_t result = comm->transport->commWindowRegister(
-      comm->nccl, buffer, bytes, &made->nccl, 0);
+      comm->nccl, buffer, bytes, &made->nccl, lrmoeWindowSymmetric);
   if (result == lrmoeSuccess)
     *window = made;
   else

@@ -7,7 +7,8 @@
 
 struct lrmoeComm {
   const struct lrmoeTransport *transport;
-  const struct lrmoeBackend *backend; /* of the memory that it transports */
+  /* Of the memory that it transports; NULL until a layer needs it. */
+  const struct lrmoeBackend *backend;
   struct ncclComm *nccl;
   int rank;
   int numRanks;
@@ -24,6 +25,9 @@ struct lrmoeWindow {
   struct lrmoeComm *comm;
   struct ncclWindow_vidmem *nccl;
 };
+
+/* Loads the communicator's backend, if it has not been yet. */
+lrmoeResult_t lrmoeCommNeedBackend(struct lrmoeComm *comm);
 
 /* Passes a collective call's result on.  A rank that fails in the middle of a
  * collective leaves its peers waiting, so a failure breaks the communicator

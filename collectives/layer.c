@@ -155,8 +155,16 @@ static lrmoeResult_t makeRegions(struct lrmoeLayer *layer, int32_t maxLocal) {
                          received > 2 * perSource ? received : 2 * perSource, 0,
                          &layer->send));
   LRMOE_CHECK(makeRegion(layer, received, 1, &layer->recv));
-  return makeRegion(layer, returned > perSource ? returned : perSource, 1,
-                    &layer->back);
+  LRMOE_CHECK(makeRegion(layer, returned > perSource ? returned : perSource, 1,
+                         &layer->back));
+  if (layer->recv.window) return lrmoeSuccess;
+  /* No window was registered: ranks wait for each other here. */
+  int64_t *seen = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(numRanks, &seen));
+  lrmoeResult_t result = lrmoeAllGatherHost(layer->comm, &layer->hash, seen,
+                                            (int64_t)sizeof *seen, NULL);
+  lrmoeFree(seen);
+  return result;
 }
 
 static void freeLayer(struct lrmoeLayer *layer) {
@@ -210,6 +218,7 @@ lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
                 "the planner is for %d ranks, the communicator has %d",
                 planner->numRanks, comm->numRanks);
   LRMOE_CHECK(checkConfig(&known));
+  LRMOE_CHECK(lrmoeCommSettle(comm, lrmoeCommNeedBackend(comm)));
   struct lrmoeLayer *made = NULL;
   LRMOE_CHECK(lrmoeCommSettle(comm, LRMOE_ALLOCATE(1, &made)));
   made->comm = comm;

@@ -1,12 +1,28 @@
 /* The group calls and collectives of lrmoe.h: NCCL's, over the table. */
 #include "collectives/comm.h"
 
+/* A group has no communicator, so both transports open theirs: a program that
+ * borrows NCCL's communicators need not set LRMOE_BACKEND.  Of one thread; a
+ * group that began before NCCL was loaded ends without it. */
+static _Thread_local struct {
+  int depth;
+  const struct lrmoeTransport *nccl;
+} group;
+
 lrmoeResult_t lrmoeGroupStart(void) {
-  return lrmoeCpuTransport.groupStart();
+  if (!group.depth) group.nccl = lrmoeNcclTransportLoaded();
+  if (group.nccl) LRMOE_CHECK(group.nccl->groupStart());
+  group.depth++;
+  return lrmoeCpuTransport.groupStart(); /* which cannot fail */
 }
 
 lrmoeResult_t lrmoeGroupEnd(void) {
-  return lrmoeCpuTransport.groupEnd();
+  lrmoeResult_t result = lrmoeCpuTransport.groupEnd();
+  if (!group.depth) return result;
+  group.depth--;
+  if (!group.nccl) return result;
+  lrmoeResult_t ended = group.nccl->groupEnd();
+  return result != lrmoeSuccess ? result : ended;
 }
 
 /* Checks what every call has in common. */
@@ -16,7 +32,8 @@ static lrmoeResult_t check(lrmoeComm_t comm, lrmoeDataType_t type, int peer,
   LRMOE_REQUIRE(lrmoeTypeBytes(type), "unknown data type %d", (int)type);
   LRMOE_REQUIRE(peer >= 0 && peer < comm->numRanks,
                 "peer or root is %d, of %d ranks", peer, comm->numRanks);
-  LRMOE_REQUIRE(!stream, "a CPU communicator has no streams: pass NULL");
+  LRMOE_REQUIRE(!stream || comm->transport->hasStreams,
+                "a CPU communicator has no streams: pass NULL");
   return lrmoeSuccess;
 }
 

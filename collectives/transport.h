@@ -1,9 +1,13 @@
 /* The transport seam: the NCCL calls that LRMoE uses, as a table.
  *
- * Every field has NCCL's own prototype (our enums share NCCL's values), so one
- * filler can take the real symbols and the other, collectives/cpu/, implements
- * the same calls between processes of one machine.  Where nccl.h is installed
- * tests/collectives/cpu/nccl_prototypes.c checks the prototypes at compile time.
+ * Every field of the first part has NCCL's own prototype (our enums share
+ * NCCL's values): one filler, collectives/nccl/, calls the real functions and
+ * the other, collectives/cpu/, implements them between processes of one
+ * machine.  Where nccl.h is installed tests/collectives/cpu/nccl_prototypes.c
+ * checks the prototypes at compile time.
+ *
+ * A `struct ncclComm *` is what the filler's commInit gave: opaque, and for
+ * the NCCL filler not NCCL's own pointer.
  *
  * Semantics are NCCL's (see the group calls in lrmoe.h). */
 #ifndef LRMOE_COLLECTIVES_TRANSPORT_H
@@ -57,26 +61,60 @@ struct lrmoeTransport {
   lrmoeResult_t (*allToAll)(const void *send, void *recv, size_t count,
                             lrmoeDataType_t type, struct ncclComm *comm,
                             lrmoeStream_t stream);
+
+  /* What NCCL has no prototype for.  commInit joins with a time-out of one's
+   * own in ms (0: LRMOE_TIMEOUT_MS), which a split hands on. */
+  lrmoeResult_t (*commInit)(int numRanks, const lrmoeUniqueId *id, int rank,
+                            int64_t timeoutMs, struct ncclComm **comm);
+  lrmoeResult_t (*commSplit)(struct ncclComm *comm, int color, int key,
+                             struct ncclComm **newComm);
+  /* Marks the communicator as broken by this rank, for the reason in the last
+   * error, so that every later call fails with it. */
+  void (*commBreak)(struct ncclComm *comm);
+  int hasStreams; /* 0: streams are NULL and a call is finished at its return */
 };
+
+/* Flags of commWindowRegister: NCCL's value for a window that every rank can
+ * address. */
+enum {
+  lrmoeWindowSymmetric = 1
+};
+
+/* The table that LRMOE_BACKEND chooses; loads NCCL if need be. */
+lrmoeResult_t lrmoeTransportChoose(const struct lrmoeTransport **transport);
 
 /* The CPU filler (collectives/cpu/). */
 extern const struct lrmoeTransport lrmoeCpuTransport;
 
-/* What the table has no NCCL prototype for: joining and splitting with a
- * time-out of one's own in ms (0: LRMOE_TIMEOUT_MS). */
+/* The NCCL filler (collectives/nccl/): loads NCCL on the first call.  Where
+ * mustBeHere is not 0 only an NCCL that the process has already will do. */
+lrmoeResult_t lrmoeNcclTransportGet(int mustBeHere,
+                                    const struct lrmoeTransport **transport);
+
+/* The same table once it is loaded, before that NULL. */
+const struct lrmoeTransport *lrmoeNcclTransportLoaded(void);
+
+/* A handle of the NCCL filler's on a communicator of the program, which LRMoE
+ * neither destroys nor, unless commAbort is called, aborts. */
+lrmoeResult_t lrmoeNcclCommBorrow(struct ncclComm *nccl, int64_t timeoutMs,
+                                  struct ncclComm **comm);
+
+/* The CPU filler's own calls behind commInit, commSplit and commBreak. */
 lrmoeResult_t lrmoeCpuCommInit(int numRanks, const lrmoeUniqueId *id, int rank,
                                int64_t timeoutMs, struct ncclComm **comm);
 lrmoeResult_t lrmoeCpuCommSplit(struct ncclComm *comm, int color, int key,
                                 struct ncclComm **newComm);
 
-/* Marks the communicator as broken by this rank, for the reason in the last
- * error, so that peers fail with lrmoeRemoteError naming this rank. */
+/* Peers fail with lrmoeRemoteError, naming this rank. */
 void lrmoeCpuCommBreak(struct ncclComm *comm);
 
 /* For tests: the n-th transport call from now (1 = the next send, recv, copy
  * or wait) fails once on this process; 0 turns it off.  Returns the number of
  * such calls since the last call. */
 int64_t lrmoeCpuFailAt(int64_t n);
+
+/* Whether pointer lies in a block of the CPU filler's memAlloc. */
+int lrmoeCpuMemHolds(const void *pointer);
 
 /* Bytes of one element; 0 for an unknown type. */
 size_t lrmoeTypeBytes(lrmoeDataType_t type);

@@ -13,7 +13,8 @@
  *              after it has begun to communicate, the communicator is broken:
  *              the other ranks get lrmoeRemoteError, never a hang.
  *   Stream     On a CPU communicator the stream is NULL and the work is done
- *              when the call returns.
+ *              when the call returns.  On an NCCL communicator it is a CUDA
+ *              stream, and a call returns when its work is enqueued there.
  *   Threads    Handles may be used by any thread, one at a time.  Distinct
  *              handles may be used at once.
  *   Fork       A child of fork() must not use handles made by its parent.
@@ -44,6 +45,7 @@ extern "C" {
 /* First bytes of every versioned struct ("LRMo"). */
 #define LRMOE_MAGIC 0x6f4d524cu
 
+struct ncclComm; /* behind NCCL's ncclComm_t */
 typedef struct CUstream_st *lrmoeStream_t;
 typedef struct lrmoeComm *lrmoeComm_t;
 typedef struct lrmoeWindow *lrmoeWindow_t;
@@ -136,17 +138,54 @@ typedef struct {
 #define LRMOE_COMM_CONFIG_INITIALIZER \
   { sizeof(lrmoeCommConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 0 }
 
+/* There are two kinds of communicator.  CPU: ranks are processes of one machine
+ * and one user, or threads of one process, that share memory.  NCCL: a rank per
+ * GPU.  New ones are of the kind that LRMOE_BACKEND says when they are made
+ * (cpu, which is the default, or cuda), on all ranks the same.  NCCL 2.27 or
+ * newer is looked for when it is first needed: in this process, else in
+ * LRMOE_NCCL_PATH or where the loader looks.  lrmoeNotInstalled: there is none;
+ * lrmoeUnsupported: it is too old, or lacks what a call needs.  Work that is on
+ * a stream has NCCL's time-outs and none of LRMoE's.  A call that NCCL fails
+ * aborts its communicator, unless that was borrowed. */
+
 /* Makes an id that one rank hands to the others by its own means.  The id is
  * a secret: who has it can join. */
 lrmoeResult_t lrmoeGetUniqueId(lrmoeUniqueId *id);
 
-/* Joins numRanks ranks (processes of one machine and one user, or threads of
- * one process) into a communicator.  Collective over the ranks that hold the
- * id.  config may be NULL.  Fails with lrmoeRemoteError, naming the missing
- * ranks, when not all have come within the time-out. */
+/* Joins numRanks ranks into a communicator.  Collective over the ranks that
+ * hold the id.  config may be NULL.  Fails with lrmoeRemoteError (on a CPU
+ * communicator it names the missing ranks) when not all have come within the
+ * time-out.  With NCCL the rank's device is the thread's current one. */
 lrmoeResult_t lrmoeCommInitRank(int numRanks, const lrmoeUniqueId *id, int rank,
                                 const lrmoeCommConfig_t *config,
                                 lrmoeComm_t *comm);
+
+/* Borrows a communicator that the program made with NCCL, of whichever kind
+ * LRMOE_BACKEND says.
+ *
+ * Owner      nccl stays the program's and must outlive *comm.
+ *            lrmoeCommDestroy gives it back whole, and no failure makes LRMoE
+ *            abort it.  Only an explicit lrmoeCommAbort(*comm) does, and nccl
+ *            is gone then: the program must neither use nor destroy it.
+ * Collective No: nothing is communicated.  All ranks must borrow theirs before
+ *            any of them uses it, and issue LRMoE's calls and their own on it
+ *            in one order.
+ * Streams    Any of the communicator's device.  Waiting on the host for a
+ *            non-blocking communicator ends at the time-out of config.
+ * Groups     Not inside a group that the program opened with ncclGroupStart:
+ *            nothing would run before its end, which LRMoE cannot see.
+ * Threads    As in NCCL one thread at a time uses nccl, directly or through
+ *            *comm.  Two handles on one nccl must not both be aborted.
+ * Errors     lrmoeCommGetAsyncError asks NCCL.  After a failure *comm refuses
+ *            every call with that failure, and nccl is as NCCL left it: its
+ *            owner must abort it, for the peers may still be waiting, and the
+ *            buffers of the call be in use until then.
+ * Results    lrmoeNotInstalled: this process has no NCCL that nccl could be of;
+ *            lrmoeUnsupported: it is older than 2.27; else what NCCL says of
+ *            nccl. */
+lrmoeResult_t lrmoeCommInitFromNccl(struct ncclComm *nccl,
+                                    const lrmoeCommConfig_t *config,
+                                    lrmoeComm_t *comm);
 
 /* Splits comm: ranks with the same color >= 0 form a new communicator, in
  * order of (key, old rank); a negative color gets NULL.  Collective. */
@@ -156,14 +195,17 @@ lrmoeResult_t lrmoeCommSplit(lrmoeComm_t comm, int color, int key,
 lrmoeResult_t lrmoeCommCount(lrmoeComm_t comm, int *count);
 lrmoeResult_t lrmoeCommUserRank(lrmoeComm_t comm, int *rank);
 
-/* lrmoeSuccess in *asyncError while the communicator is whole; otherwise what
+/* lrmoeSuccess in *asyncError while the communicator is whole, lrmoeInProgress
+ * while a call of a non-blocking NCCL communicator is under way; otherwise what
  * broke it.  Never blocks. */
 lrmoeResult_t lrmoeCommGetAsyncError(lrmoeComm_t comm,
                                      lrmoeResult_t *asyncError);
 
 /* Breaks the communicator: calls in flight on any rank return
  * lrmoeRemoteError.  May be called while another thread is inside a call.
- * The handle must still be destroyed. */
+ * The handle must still be destroyed.  NCCL is told once, however often this is
+ * called, and peers of an NCCL communicator notice only what NCCL lets them:
+ * each should abort too. */
 lrmoeResult_t lrmoeCommAbort(lrmoeComm_t comm);
 
 /* Releases comm; NULL is legal.  Collective: returns once no peer can still
@@ -174,7 +216,10 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm);
 /* Memory that every rank of every later communicator of this process can
  * reach without a copy: send from it for one memcpy a message.  4096-byte
  * aligned, zeroed, at most LRMOE_HEAP_BYTES in all.  Owned by the caller
- * until lrmoeMemFree, which must come after the calls that use it. */
+ * until lrmoeMemFree, which must come after the calls that use it.  With
+ * LRMOE_BACKEND=cuda it is what ncclMemAlloc gives: on the current device,
+ * not zeroed.  lrmoeMemFree takes blocks of both kinds, whatever LRMOE_BACKEND
+ * says by then. */
 lrmoeResult_t lrmoeMemAlloc(size_t bytes, void **pointer);
 lrmoeResult_t lrmoeMemFree(void *pointer);
 
@@ -194,7 +239,8 @@ lrmoeResult_t lrmoeWindowPeerPointer(lrmoeWindow_t window, int peer,
  * this thread are collected and then progress together; messages between two
  * ranks keep their order; zero counts are legal and still match; counts that
  * differ between the two ends are lrmoeInvalidUsage on both.  In-place use as
- * in NCCL.  The group calls nest. */
+ * in NCCL.  The group calls nest.  A group takes calls on communicators of
+ * both kinds; LRMOE_BACKEND has no say in it. */
 lrmoeResult_t lrmoeGroupStart(void);
 lrmoeResult_t lrmoeGroupEnd(void);
 lrmoeResult_t lrmoeSend(const void *buffer, size_t count, lrmoeDataType_t type,
@@ -479,9 +525,12 @@ lrmoeResult_t lrmoeTopologyGetNote(lrmoeTopology_t topology, int note,
  * messages are timed at several sizes, and each gets the line
  *     time = latency * messages + bytes / rate
  * that is nearest to its median times.  The figures of class links replace what
- * the topology had; ranks that share one machine's memory and compete for its
- * cores get the others too, and lrmoeTopologyTrafficNs then takes the longest
- * of what each message, each rank and all of them together need.
+ * the topology had.  lrmoeTopologyTrafficNs also counts what a rank may receive
+ * from several, or send to several, by the lines of gather and scatter, and
+ * lowers the rates of links that several ranks use where these were slower than
+ * single messages say.  Ranks that are processes of one machine compete for its
+ * cores: their traffic takes the longest of what each message, each rank and
+ * all of them together need.
  */
 
 /* message  one message at a time between two ranks: a figure per link class
@@ -571,6 +620,12 @@ lrmoeResult_t lrmoeTopologyLoadProfile(lrmoeTopology_t topology,
  * and the results stay the same.  topology is read during the call only.
  * Local; ranks should be told the same. */
 lrmoeResult_t lrmoeCommSetTopology(lrmoeComm_t comm, lrmoeTopology_t topology);
+
+/* That order, for an all-to-all of the caller's own lrmoeSend and lrmoeRecv: in
+ * step 0 .. G-1 of it this rank sends to *target and receives from *source.
+ * Without a topology ranks go round.  Local. */
+lrmoeResult_t lrmoeCommGetPeers(lrmoeComm_t comm, int step, int *target,
+                                int *source);
 
 /* ---- Planner and plan (paper 3.3, Algorithm 1) ------------------------ */
 

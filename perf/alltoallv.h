@@ -63,7 +63,8 @@ int64_t exchangeCountWrong(const struct exchange *exchange, int64_t round,
 enum way {
   wayOurs,
   wayRival,
-  wayLimit, /* memcpy of as many bytes, one process per core */
+  wayLimit,   /* memcpy of as many bytes, one process per core */
+  wayOrdered, /* ours in the order that a topology asks for */
   numWays
 };
 
@@ -74,6 +75,8 @@ struct alltoallvOptions {
   int64_t numIterations; /* 0: enough for 5 ms */
   int64_t numWarmups;
   int64_t numRounds;
+  const char *topology; /* file of the machine to take it for, or NULL */
+  int64_t copies;       /* hosts like it */
 };
 
 enum {
@@ -89,6 +92,10 @@ struct timing {
 
 typedef void (*timingReport)(const struct toolRank *self,
                              const struct timing *timing);
+
+/* Whether so many ranks can be taken for the topology's. */
+enum toolExit alltoallvCheck(const struct alltoallvOptions *options,
+                             int numRanks, struct toolError *error);
 
 /* Measures all sizes; report is called on rank 0 after each. */
 enum toolExit alltoallvMeasure(const struct toolRank *self,

@@ -1,6 +1,7 @@
 /* Times an all-to-allv three ways in every round: see alltoallv.h.
  *
  * ours    a group of lrmoeSend and lrmoeRecv, out of lrmoeMemAlloc memory
+ * ordered the same, in the order of lrmoeCommGetPeers, with a topology only
  * rival   MPI_Alltoallv, out of ordinary memory
  * limit   one process per core, pinned, copies its share of all the bytes
  *         with memcpy, from as much memory into as much memory as the others
@@ -50,12 +51,49 @@ static lrmoeResult_t join(struct bench *bench, int64_t sendRoom) {
   return lrmoeMemAlloc((size_t)sendRoom, (void **)&bench->ourSend);
 }
 
+/* The machine that the ranks are to be taken for. */
+static lrmoeResult_t openTopology(const struct alltoallvOptions *options,
+                                  int numRanks, lrmoeTopology_t *topology) {
+  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
+  lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
+  source.text = options->topology;
+  source.copies = (int32_t)options->copies;
+  config.sources = &source;
+  config.numSources = 1;
+  config.numRanks = numRanks;
+  return lrmoeTopologyOpen(&config, topology);
+}
+
+enum toolExit alltoallvCheck(const struct alltoallvOptions *options,
+                             int numRanks, struct toolError *error) {
+  lrmoeTopology_t topology = NULL;
+  if (!options->topology ||
+      openTopology(options, numRanks, &topology) == lrmoeSuccess) {
+    lrmoeTopologyDestroy(topology);
+    return toolGood;
+  }
+  return toolFail(error, toolBadInput, "option --topology: %s",
+                  lrmoeGetLastError());
+}
+
+static lrmoeResult_t setTopology(const struct bench *bench) {
+  lrmoeTopology_t topology = NULL;
+  lrmoeResult_t result =
+      openTopology(bench->options, bench->self->numRanks, &topology);
+  if (result == lrmoeSuccess)
+    result = lrmoeCommSetTopology(bench->comm, topology);
+  lrmoeTopologyDestroy(topology);
+  return result;
+}
+
 static enum toolExit benchMake(struct bench *bench, struct toolError *error) {
   int numRanks = bench->self->numRanks;
   int64_t maxBytes = bench->options->maxBytes;
   int64_t sendRoom = maxBytes + (int64_t)8 * numRanks;
   int64_t recvRoom = exchangeMaxRecv(numRanks, maxBytes) + sendRoom;
   if (join(bench, sendRoom) != lrmoeSuccess) return failCall(bench, error);
+  if (bench->options->topology && setTopology(bench) != lrmoeSuccess)
+    return failCall(bench, error);
   sched_getaffinity(0, sizeof bench->cores, &bench->cores);
   bench->numCopiers = CPU_COUNT(&bench->cores);
   if (bench->numCopiers > numRanks) bench->numCopiers = numRanks;
@@ -88,21 +126,25 @@ static lrmoeResult_t barrier(const struct bench *bench) {
   return lrmoeAllGather(&own, all, 1, lrmoeInt8, bench->comm, NULL);
 }
 
-static lrmoeResult_t post(const struct bench *bench, int peer) {
+static lrmoeResult_t post(const struct bench *bench, int target, int source) {
   const struct exchange *x = &bench->exchange;
-  lrmoeResult_t result = lrmoeSend(bench->ourSend + x->sendOffsets[peer],
-                                   (size_t)x->sendCounts[peer], lrmoeInt8, peer,
-                                   bench->comm, NULL);
+  lrmoeResult_t result = lrmoeSend(bench->ourSend + x->sendOffsets[target],
+                                   (size_t)x->sendCounts[target], lrmoeInt8,
+                                   target, bench->comm, NULL);
   if (result != lrmoeSuccess) return result;
-  return lrmoeRecv(bench->recv + x->recvOffsets[peer],
-                   (size_t)x->recvCounts[peer], lrmoeInt8, peer, bench->comm,
-                   NULL);
+  return lrmoeRecv(bench->recv + x->recvOffsets[source],
+                   (size_t)x->recvCounts[source], lrmoeInt8, source,
+                   bench->comm, NULL);
 }
 
-static lrmoeResult_t runOurs(const struct bench *bench) {
+static lrmoeResult_t runOurs(const struct bench *bench, int isOrdered) {
   lrmoeResult_t result = lrmoeGroupStart();
-  for (int i = 0; i < bench->self->numRanks && result == lrmoeSuccess; i++)
-    result = post(bench, (bench->self->rank + i) % bench->self->numRanks);
+  for (int i = 0; i < bench->self->numRanks && result == lrmoeSuccess; i++) {
+    int target = (bench->self->rank + i) % bench->self->numRanks;
+    int source = target;
+    if (isOrdered) result = lrmoeCommGetPeers(bench->comm, i, &target, &source);
+    if (result == lrmoeSuccess) result = post(bench, target, source);
+  }
   lrmoeResult_t ended = lrmoeGroupEnd();
   return result == lrmoeSuccess ? ended : result;
 }
@@ -133,7 +175,8 @@ static void pin(const struct bench *bench, int isPinned) {
 }
 
 static lrmoeResult_t run(const struct bench *bench, enum way way) {
-  if (way == wayOurs) return runOurs(bench);
+  if (way == wayOurs || way == wayOrdered)
+    return runOurs(bench, way == wayOrdered);
   if (way == wayRival)
     runRival(bench);
   else
@@ -161,7 +204,8 @@ static lrmoeResult_t timeWay(const struct bench *bench, enum way way,
   const struct exchange *x = &bench->exchange;
   double seconds = 0;
   if (way == wayRival && !rivalIsInside()) return lrmoeSuccess;
-  char *send = way == wayOurs ? bench->ourSend : bench->rivalSend;
+  if (way == wayOrdered && !bench->options->topology) return lrmoeSuccess;
+  char *send = way == wayRival ? bench->rivalSend : bench->ourSend;
   int64_t serial = round * numWays + (int64_t)way;
   if (way != wayLimit) {
     exchangeFill(x, serial, send);

@@ -21,7 +21,8 @@ static struct settings {
                .maxBytes = 256 << 20,
                .factor = 4,
                .numWarmups = 1,
-               .numRounds = 9},
+               .numRounds = 9,
+               .copies = 1},
               4,
               0};
 
@@ -58,6 +59,15 @@ static const struct toolArg args[] = {
      .letter = 'r',
      INTEGER(options.numRounds, 1, maxRounds),
      .help = "Rounds that are counted."},
+    {.name = "topology",
+     .kind = toolArgText,
+     .value = &settings.options.topology,
+     .meta = "FILE",
+     .help = "Also in the order of peers that suits a machine: hwloc's or "
+             "NCCL's XML, whose GPUs or NUMA nodes the ranks are taken for."},
+    {.name = "copies",
+     INTEGER(options.copies, 1, 1 << 16),
+     .help = "So many hosts like the topology's."},
     {.name = "no-mpi",
      .kind = toolArgFlag,
      .value = &settings.withoutMpi,
@@ -65,10 +75,18 @@ static const struct toolArg args[] = {
     {0}};
 
 static const struct toolColumn columns[] = {
-    {"size", "B", 12},       {"ours_us", "us", 10}, {"ours", "GB/s", 8},
-    {"ours_spread", "%", 5}, {"mpi_us", "us", 10},  {"mpi", "GB/s", 8},
-    {"mpi_spread", "%", 5},  {"memcpy", "GB/s", 8}, {"vs_mpi", "x", 7},
-    {"vs_memcpy", "x", 9},   {"wrong", "words", 6}};
+    {"size", "B", 12},      {"ours_us", "us", 10},
+    {"ours", "GB/s", 8},    {"ours_spread", "%", 5},
+    {"mpi_us", "us", 10},   {"mpi", "GB/s", 8},
+    {"mpi_spread", "%", 5}, {"memcpy", "GB/s", 8},
+    {"vs_mpi", "x", 7},     {"vs_memcpy", "x", 9},
+    {"wrong", "words", 6},  {"ordered_us", "us", 10},
+    {"ordered", "GB/s", 8}, {"ordered_spread", "%", 5},
+    {"vs_ordered", "x", 10}};
+
+enum {
+  numOrderedColumns = 4 /* the last, with --topology */
+};
 
 static void show(struct toolTable *table, const struct timing *timing,
                  enum way way) {
@@ -105,6 +123,10 @@ static void report(const struct toolRank *self, const struct timing *timing) {
   toolTableReal(table, ratioTo(timing, wayRival), 2);
   toolTableReal(table, ratioTo(timing, wayLimit), 2);
   toolTableInt(table, timing->numWrong);
+  if (settings.options.topology) {
+    show(table, timing, wayOrdered);
+    toolTableReal(table, ratioTo(timing, wayOrdered), 2);
+  }
   fflush(stdout);
 }
 
@@ -170,7 +192,11 @@ int main(int argc, char **argv) {
                             .numColumns = sizeof columns / sizeof *columns};
   struct toolError error = {""};
   toolArgsStart(&program, argc, argv);
+  if (!settings.options.topology) table.numColumns -= numOrderedColumns;
   enum toolExit code = toolGood;
+  if (!rivalIsInside())
+    code = alltoallvCheck(&settings.options, (int)settings.numRanks, &error);
+  if (code != toolGood) return (int)toolComplain(program.name, code, &error);
   if (rivalIsInside())
     code = runInside(&table, &error);
   else if (rivalIsBuilt() && !settings.withoutMpi)

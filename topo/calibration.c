@@ -1,6 +1,6 @@
 /* Calibrating a topology: see calibration.h.
  *
- * Ranks in one memory.  A message is copied by a core, the receiver's, and
+ * Ranks of one machine.  A message is copied by a core, the receiver's, and
  * there may be fewer cores than ranks: what is shared is not a link but the
  * cores, and the memory behind them.  The lines of `gather` say how long each
  * rank would take for what it receives, were it alone: L[r].  The line of `all`
@@ -11,11 +11,14 @@
  *     sum over i of (L[i] - L[i-1]) / min(1, P / (G - i))
  * which is A where the ranks have equal parts and L[r] where one has all.  It is
  * at least what the line of `scatter` says of each sender and that of `message`
- * of each message.  What a rank copies to itself counts as received. */
+ * of each message.  What a rank copies to itself counts as received.  On
+ * several NUMA nodes patterns have the class of the farthest link, messages
+ * that of their own. */
 #include "topo/calibration.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
+#include "topo/path.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,25 +69,38 @@ static void calibrateClass(struct lrmoeTopology *topology,
   lrmoeTopologyCalibrateClass(topology, fit->linkClass, figure);
 }
 
-lrmoeResult_t lrmoeTopologyApplyFits(struct lrmoeTopology *topology,
-                                     const struct lrmoeFit *fits,
-                                     int32_t numFits) {
-  struct lrmoeFit *sorted = NULL;
-  LRMOE_CHECK(LRMOE_ALLOCATE(numFits + 1, &sorted));
-  for (int32_t i = 0; i < numFits; i++) {
-    lrmoeResult_t result = insert(sorted, i, &fits[i]);
-    if (result == lrmoeSuccess) continue;
-    lrmoeFree(sorted);
-    return result;
-  }
+/* In place of what was measured before. */
+static void apply(struct lrmoeTopology *topology, struct lrmoeFit *sorted,
+                  int32_t numFits, int64_t *room) {
   lrmoeFree(topology->fits);
   topology->fits = sorted;
   topology->numFits = numFits;
   topology->calibrated = true;
+  memset(topology->classes, 0, sizeof topology->classes);
+  memset(topology->scales, 0, sizeof topology->scales);
+  memset(topology->crowded, 0, sizeof topology->crowded);
   for (int32_t i = 0; i < numFits; i++)
     if (sorted[i].pattern == lrmoePatternMessage)
       calibrateClass(topology, &sorted[i]);
-  return lrmoeSuccess;
+  lrmoeTopologyCrowdEdges(topology, room);
+}
+
+lrmoeResult_t lrmoeTopologyApplyFits(struct lrmoeTopology *topology,
+                                     const struct lrmoeFit *fits,
+                                     int32_t numFits) {
+  struct lrmoeFit *sorted = NULL;
+  int64_t *room = NULL;
+  lrmoeResult_t result = LRMOE_ALLOCATE(numFits + 1, &sorted);
+  if (result == lrmoeSuccess)
+    result = LRMOE_ALLOCATE(2 * (int64_t)lrmoeNumEdges(topology), &room);
+  for (int32_t i = 0; i < numFits && result == lrmoeSuccess; i++)
+    result = insert(sorted, i, &fits[i]);
+  if (result == lrmoeSuccess)
+    apply(topology, sorted, numFits, room);
+  else
+    lrmoeFree(sorted);
+  lrmoeFree(room);
+  return result;
 }
 
 const struct lrmoeFit *
@@ -114,7 +130,7 @@ lrmoeResult_t lrmoeTopologyGetFit(lrmoeTopology_t topology, int index,
   return lrmoeViewWrite("lrmoeTopologyFit_t", &full, sizeof full, fit);
 }
 
-/* ---- Ranks in one memory ------------------------------------------------ */
+/* ---- Ranks of one machine ----------------------------------------------- */
 
 __extension__ typedef unsigned __int128 wide;
 
@@ -125,8 +141,9 @@ struct load {
 };
 
 struct crowd {
-  const struct lrmoeLine *lines[lrmoeNumPatterns];
-  const struct lrmoeLine *self;
+  const struct lrmoeTopology *topology;
+  const struct lrmoeLine *lines[lrmoeNumPatterns];       /* but of messages */
+  const struct lrmoeLine *messages[lrmoeNumLinkClasses]; /* NULL: not probed */
   int32_t numRanks;
   struct load *received; /* [numRanks] */
   struct load *sent;     /* [numRanks] */
@@ -143,20 +160,39 @@ static const struct lrmoeLine *lineOf(const struct lrmoeTopology *topology,
   return fit ? &fit->line : NULL;
 }
 
+/* The class of what all ranks did together: the farthest that there is. */
+static lrmoeLinkClass_t classOfAll(const struct lrmoeTopology *topology) {
+  for (int32_t i = 0; i < topology->numFits; i++)
+    if (topology->fits[i].pattern == lrmoePatternAll)
+      return topology->fits[i].linkClass;
+  return lrmoeLinkNone;
+}
+
 static bool findLines(const struct lrmoeTopology *topology,
                       struct crowd *crowd) {
+  lrmoeLinkClass_t linkClass = classOfAll(topology);
   bool found = true;
-  for (int p = 0; p < lrmoeNumPatterns; p++) {
-    crowd->lines[p] = lineOf(topology, (lrmoePattern_t)p, lrmoeLinkMemory);
+  for (int p = lrmoePatternGather; p < lrmoeNumPatterns; p++) {
+    crowd->lines[p] = lineOf(topology, (lrmoePattern_t)p, linkClass);
     found &= crowd->lines[p] != NULL;
   }
-  crowd->self = lineOf(topology, lrmoePatternMessage, lrmoeLinkSelf);
-  return found && crowd->self;
+  for (int c = 0; c < lrmoeNumLinkClasses; c++)
+    crowd->messages[c] =
+        lineOf(topology, lrmoePatternMessage, (lrmoeLinkClass_t)c);
+  return found && crowd->messages[lrmoeLinkSelf] && crowd->messages[linkClass];
+}
+
+/* Ranks are processes that copy, not GPUs. */
+static bool isOneMachine(const struct lrmoeTopology *topology) {
+  if (!topology->places) return true;
+  int32_t device = topology->places[0].device;
+  return topology->numHosts == 1 &&
+         topology->machine.nodes[device].kind == lrmoeNodeNuma;
 }
 
 bool lrmoeTopologyHasCrowd(const struct lrmoeTopology *topology) {
-  struct crowd crowd = {0};
-  return !topology->places && findLines(topology, &crowd);
+  struct crowd crowd = {.topology = topology};
+  return isOneMachine(topology) && findLines(topology, &crowd);
 }
 
 static void addLoad(struct load *load, int64_t bytes) {
@@ -167,7 +203,7 @@ static void addLoad(struct load *load, int64_t bytes) {
 
 static void take(struct crowd *crowd, const struct lrmoeLine *line,
                  const struct load *load) {
-  if (!load->messages) return;
+  if (!line || !load->messages) return;
   int64_t ns = lrmoeLineNs(line, load->messages, load->bytes);
   if (ns > crowd->ns) crowd->ns = ns;
 }
@@ -215,8 +251,9 @@ static lrmoeResult_t addTraffic(struct crowd *crowd, const int64_t *bytes) {
     LRMOE_REQUIRE(bytes[i] >= 0, "%lld B from rank %lld to rank %lld",
                   (long long)bytes[i], (long long)from, (long long)to);
     if (!bytes[i]) continue;
-    take(crowd, from == to ? crowd->self : crowd->lines[lrmoePatternMessage],
-         &(struct load){1, bytes[i]});
+    lrmoeLinkClass_t linkClass =
+        lrmoePathWalk(crowd->topology, (int32_t)from, (int32_t)to, NULL);
+    take(crowd, crowd->messages[linkClass], &(struct load){1, bytes[i]});
     addLoad(&crowd->total, bytes[i]);
     addLoad(&crowd->received[to], bytes[i]);
     if (from != to) addLoad(&crowd->sent[from], bytes[i]);
@@ -229,7 +266,7 @@ static lrmoeResult_t addTraffic(struct crowd *crowd, const int64_t *bytes) {
 
 lrmoeResult_t lrmoeTopologyCrowdNs(const struct lrmoeTopology *topology,
                                    const int64_t *bytes, int64_t *ns) {
-  struct crowd crowd = {.numRanks = topology->numRanks};
+  struct crowd crowd = {.topology = topology, .numRanks = topology->numRanks};
   if (!findLines(topology, &crowd))
     return LRMOE_FAIL(lrmoeInternalError,
                       "the topology knows no crowd of ranks");

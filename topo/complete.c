@@ -20,6 +20,8 @@ static const int64_t defaultPciRate = 15753846153;
 static const int64_t defaultPortRate = 1250000000;
 /* Of the processors that NCCL knows the middle. */
 static const int64_t defaultCpuRate = 10000000000;
+/* Of one link, as lrmoeMachineCheck has it. */
+static const int64_t maxPeerRate = 1000000000000;
 /* What virtual bridges and NICs in a chip set state: PCIe 1.0 x1. */
 static const int64_t virtualRate = 250000000;
 static const int64_t defaultWireRates[lrmoeNumWireKinds] = {
@@ -142,6 +144,45 @@ static lrmoeResult_t completeOthers(struct lrmoeMachine *machine) {
   return lrmoeSuccess;
 }
 
+static int64_t greater(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/* A part of a switch's chip hands on whatever the devices of another can send:
+ * what stands below either, all together. */
+static lrmoeResult_t completePeers(struct lrmoeMachine *machine,
+                                   int64_t *sums) {
+  for (int32_t i = 0; i < machine->numNodes; i++) {
+    const struct lrmoeNode *node = &machine->nodes[i];
+    if (isPci(node->kind) && sums[node->parent] < maxPeerRate)
+      sums[node->parent] += node->up.bytesPerSecond;
+  }
+  for (int32_t i = 0; i < machine->numWires; i++) {
+    struct lrmoeWire *wire = &machine->wires[i];
+    if (wire->kind != lrmoeWirePciPeer || wire->rate.bytesPerSecond) continue;
+    int64_t sum = greater(sums[wire->from], sums[wire->to]);
+    wire->rate.bytesPerSecond = sum < maxPeerRate ? sum : maxPeerRate;
+    wire->rate.guessed = true;
+    if (!sum) continue;
+    LRMOE_CHECK(lrmoeMachineNote(
+        machine, wire->from,
+        "bridge %s: how fast it reaches its peer %s is not stated; guessed "
+        "%lld "
+        "MB/s, as what is below them",
+        machine->nodes[wire->from].busText, machine->nodes[wire->to].busText,
+        (long long)(wire->rate.bytesPerSecond / 1000000)));
+  }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t completePciPeers(struct lrmoeMachine *machine) {
+  int64_t *sums = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(machine->numNodes, &sums));
+  lrmoeResult_t result = completePeers(machine, sums);
+  lrmoeFree(sums);
+  return result;
+}
+
 static lrmoeResult_t completeWires(struct lrmoeMachine *machine) {
   for (int32_t i = 0; i < machine->numWires; i++) {
     struct lrmoeWire *wire = &machine->wires[i];
@@ -189,9 +230,11 @@ static void mergeWires(struct lrmoeMachine *machine) {
 }
 
 lrmoeResult_t lrmoeMachineComplete(struct lrmoeMachine *machine) {
+  LRMOE_CHECK(lrmoeMachineSort(machine));
   LRMOE_CHECK(completeBridges(machine));
   LRMOE_CHECK(completePci(machine));
   LRMOE_CHECK(completeOthers(machine));
+  LRMOE_CHECK(completePciPeers(machine));
   LRMOE_CHECK(completeWires(machine));
   mergeWires(machine);
   return lrmoeSuccess;

@@ -25,6 +25,20 @@ static void join(int32_t *parents, int32_t a, int32_t b) {
     parents[a] = b;
 }
 
+/* Parents have lower numbers than their children. */
+static void findPeerBridges(struct lrmoeTopology *topology) {
+  const struct lrmoeMachine *machine = &topology->machine;
+  int32_t *bridges = topology->peerBridges;
+  for (int32_t i = 0; i < machine->numNodes; i++)
+    bridges[i] = -1;
+  for (int32_t i = 0; i < machine->numWires; i++)
+    if (machine->wires[i].kind == lrmoeWirePciPeer)
+      bridges[machine->wires[i].from] = machine->wires[i].from;
+  for (int32_t i = 0; i < machine->numNodes; i++)
+    if (bridges[i] < 0 && machine->nodes[i].parent >= 0)
+      bridges[i] = bridges[machine->nodes[i].parent];
+}
+
 static void joinWired(struct lrmoeTopology *topology, int32_t *parents) {
   const struct lrmoeMachine *machine = &topology->machine;
   for (int32_t i = 0; i < machine->numNodes; i++)
@@ -56,6 +70,8 @@ lrmoeResult_t lrmoeModelDomains(struct lrmoeTopology *topology) {
   int32_t numNodes = topology->machine.numNodes;
   int32_t *work = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(numNodes, &topology->switches));
+  LRMOE_CHECK(LRMOE_ALLOCATE(numNodes, &topology->peerBridges));
+  findPeerBridges(topology);
   LRMOE_CHECK(LRMOE_ALLOCATE(2 * (int64_t)numNodes, &work));
   int32_t *parents = work, *numbers = work + numNodes;
   for (int32_t i = 0; i < numNodes; i++) {

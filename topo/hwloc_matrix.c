@@ -12,6 +12,7 @@
  * was 100 GB/s whatever the GPU in those releases: a guess. */
 #include "base/alloc.h"
 #include "topo/hwloc_xml.h"
+#include "topo/readers.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -240,17 +241,27 @@ static lrmoeResult_t readMatrix(struct lrmoeHwloc *reader,
   return result;
 }
 
-static bool hasLinks(const struct lrmoeHwloc *reader) {
-  for (int32_t i = 0; i < reader->machine->numWires; i++)
-    if (reader->machine->wires[i].kind != lrmoeWireC2c) return true;
+bool lrmoeHwlocHasLinks(const struct lrmoeMachine *machine) {
+  for (int32_t i = 0; i < machine->numWires; i++)
+    if (machine->wires[i].kind != lrmoeWireC2c) return true;
   return false;
 }
 
-static int32_t countGpus(const struct lrmoeHwloc *reader) {
+static int32_t countGpus(const struct lrmoeMachine *machine) {
   int32_t count = 0;
-  for (int32_t i = 0; i < reader->machine->numNodes; i++)
-    count += reader->machine->nodes[i].kind == lrmoeNodeGpu;
+  for (int32_t i = 0; i < machine->numNodes; i++)
+    count += machine->nodes[i].kind == lrmoeNodeGpu;
   return count;
+}
+
+lrmoeResult_t lrmoeHwlocNoteLinks(const char *source,
+                                  struct lrmoeMachine *machine) {
+  if (countGpus(machine) < 2 || lrmoeHwlocHasLinks(machine))
+    return lrmoeSuccess;
+  return lrmoeMachineNote(machine, -1,
+                          "%s: no links between GPUs are known; an hwloc "
+                          "without NVML or RSMI does not see any",
+                          source);
 }
 
 lrmoeResult_t lrmoeHwlocMatrices(struct lrmoeHwloc *reader,
@@ -264,9 +275,5 @@ lrmoeResult_t lrmoeHwlocMatrices(struct lrmoeHwloc *reader,
     if (isNvlink || strcmp(name, "XGMIBandwidth") == 0)
       LRMOE_CHECK(readMatrix(reader, child, isNvlink));
   }
-  if (countGpus(reader) < 2 || hasLinks(reader)) return lrmoeSuccess;
-  return lrmoeMachineNote(reader->machine, -1,
-                          "%s: no links between GPUs are known; an hwloc "
-                          "without NVML or RSMI does not see any",
-                          reader->source);
+  return lrmoeSuccess;
 }

@@ -306,11 +306,27 @@ static lrmoeResult_t walkDevices(struct lrmoeHwloc *reader,
 
 /* ---- The whole ---------------------------------------------------------- */
 
+/* The one object at the top, wherever among matrices and the like. */
+static lrmoeResult_t findTop(const struct lrmoeHwloc *reader,
+                             const xmlNode *root, const xmlNode **top) {
+  const xmlNode *found = NULL;
+  for (xmlNode *child = lrmoeXmlFirst(root); child;
+       child = lrmoeXmlNext(child)) {
+    if (!lrmoeXmlIs(child, "object")) continue;
+    LRMOE_REQUIRE(!found, "%s:%ld: a second object at the top", reader->source,
+                  xmlGetLineNo(child));
+    found = child;
+  }
+  LRMOE_REQUIRE(found && lrmoeHwlocIs(found, "Machine"),
+                "%s: the object at the top is no Machine", reader->source);
+  *top = found;
+  return lrmoeSuccess;
+}
+
 static lrmoeResult_t readRoot(struct lrmoeHwloc *reader, const xmlNode *root) {
+  const xmlNode *top = NULL;
   LRMOE_CHECK(lrmoeHwlocCheck(reader->source, root));
-  xmlNode *top = lrmoeXmlFirst(root);
-  LRMOE_REQUIRE(top && lrmoeHwlocIs(top, "Machine"),
-                "%s: the first object is no Machine", reader->source);
+  LRMOE_CHECK(findTop(reader, root, &top));
   LRMOE_CHECK(addHost(reader, top));
   LRMOE_CHECK(addNumas(reader, top));
   lrmoeHwlocSurvey(reader, top);
@@ -334,5 +350,7 @@ lrmoeResult_t lrmoeHwlocRead(const struct lrmoeHwlocInput *input,
     hwloc_bitmap_free(reader.numas[i].cpus);
   lrmoeFree(reader.numas);
   lrmoeFree(reader.objects);
+  if (result == lrmoeSuccess && !input->isLive)
+    result = lrmoeHwlocNoteLinks(input->source, machine);
   return result;
 }

@@ -1,13 +1,6 @@
-/* The figures of two ranks, and how long a whole traffic matrix takes.
- *
- * A link is as fast as the slowest edge of its path.  Traffic takes as long as
- * the edge that has most to carry for its rate: what alpha-beta models say of
- * a single message, said of every shared wire at once. */
-#include "base/alloc.h"
-#include "topo/calibration.h"
+/* The figures of two ranks: a link is as fast as the slowest edge of its path,
+ * or as a calibration has found its class to be. */
 #include "topo/path.h"
-
-#include <string.h>
 
 /* Small messages between GPUs, as NVIDIA's and AMD's measurements have them,
  * in ns; through the network one switch more.  Never stated by a source, so
@@ -94,6 +87,16 @@ lrmoeLink_t lrmoeTopologyLink(const struct lrmoeTopology *topology,
   return link;
 }
 
+int64_t lrmoeLinkLatencyNs(const struct lrmoeTopology *topology,
+                           lrmoeLinkClass_t linkClass, int32_t from,
+                           int32_t to) {
+  const struct lrmoeClassFigure *measured = &topology->classes[linkClass];
+  if (measured->bytesPerSecond) return measured->latencyNs;
+  lrmoeLink_t link = {.latencyNs = classLatencies[linkClass]};
+  if (linkClass == lrmoeLinkNic) fillNic(topology, from, to, &link);
+  return link.latencyNs;
+}
+
 int32_t lrmoeTopologyHost(const struct lrmoeTopology *topology, int32_t rank) {
   return topology->places ? topology->places[rank].host : 0;
 }
@@ -132,106 +135,4 @@ void lrmoeTopologyCalibrateClass(struct lrmoeTopology *topology,
   if (fastest)
     topology->scales[linkClass] =
         (struct lrmoeScale){figure.bytesPerSecond, fastest};
-}
-
-/* ---- Traffic ------------------------------------------------------------ */
-
-/* Sums stay at INT64_MAX once they are there. */
-static void addTo(int64_t *sum, int64_t more) {
-  *sum = more > INT64_MAX - *sum ? INT64_MAX : *sum + more;
-}
-
-static int64_t toNs(int64_t bytes, int64_t bytesPerSecond) {
-  if (bytesPerSecond <= 0) return INT64_MAX;
-  __extension__ unsigned __int128 product =
-      (__extension__(unsigned __int128) bytes) * 1000000000u;
-  product = (product + (uint64_t)bytesPerSecond - 1) / (uint64_t)bytesPerSecond;
-  return product > INT64_MAX ? INT64_MAX : (int64_t)product;
-}
-
-struct traffic {
-  const struct lrmoeTopology *topology;
-  int64_t *edges;  /* [numEdges] bytes */
-  int64_t *sent;   /* [numRanks] ns: what ranks copy themselves */
-  int64_t *arrive; /* [numRanks] ns */
-  int64_t latencyNs;
-  int64_t bytes; /* of the transfer that is being added */
-  bool impossible;
-};
-
-static void load(void *context, int32_t edge, int32_t parts, bool isNear) {
-  struct traffic *traffic = context;
-  (void)isNear;
-  addTo(&traffic->edges[edge],
-        traffic->bytes / parts + (traffic->bytes % parts != 0));
-}
-
-/* What no edge carries is copied by the ranks, which takes their time. */
-static void addTransfer(struct traffic *traffic, int32_t from, int32_t to) {
-  struct lrmoeVisitor visitor = {load, traffic};
-  lrmoeLinkClass_t linkClass =
-      lrmoePathWalk(traffic->topology, from, to, &visitor);
-  lrmoeLink_t link = {.linkClass = linkClass};
-  if (linkClass == lrmoeLinkNone) {
-    traffic->impossible = true;
-    return;
-  }
-  if (linkClass <= lrmoeLinkDevice) {
-    link = lrmoeTopologyLink(traffic->topology, from, to);
-    int64_t ns = toNs(traffic->bytes, link.bytesPerSecond);
-    addTo(&traffic->sent[from], ns);
-    addTo(&traffic->arrive[to], ns);
-  } else {
-    const struct lrmoeClassFigure *measured =
-        &traffic->topology->classes[linkClass];
-    link.latencyNs = measured->bytesPerSecond ? measured->latencyNs
-                                              : classLatencies[linkClass];
-    if (linkClass == lrmoeLinkNic && !measured->bytesPerSecond)
-      fillNic(traffic->topology, from, to, &link);
-  }
-  traffic->latencyNs = greater(traffic->latencyNs, link.latencyNs);
-}
-
-static int64_t longest(const struct traffic *traffic) {
-  int64_t ns = 0;
-  for (int32_t i = 0; i < lrmoeNumEdges(traffic->topology); i++)
-    if (traffic->edges[i])
-      ns = greater(
-          ns, toNs(traffic->edges[i], lrmoeEdgeRate(traffic->topology, i)));
-  for (int32_t i = 0; i < traffic->topology->numRanks; i++)
-    ns = greater(ns, greater(traffic->sent[i], traffic->arrive[i]));
-  addTo(&ns, traffic->latencyNs);
-  return traffic->impossible ? INT64_MAX : ns;
-}
-
-static lrmoeResult_t addAll(struct traffic *traffic, const int64_t *bytes) {
-  int32_t numRanks = traffic->topology->numRanks;
-  for (int32_t from = 0; from < numRanks; from++)
-    for (int32_t to = 0; to < numRanks; to++) {
-      traffic->bytes = bytes[(int64_t)from * numRanks + to];
-      LRMOE_REQUIRE(traffic->bytes >= 0, "%lld B from rank %d to rank %d",
-                    (long long)traffic->bytes, from, to);
-      if (traffic->bytes) addTransfer(traffic, from, to);
-    }
-  return lrmoeSuccess;
-}
-
-lrmoeResult_t lrmoeTopologyTrafficNs(lrmoeTopology_t topology,
-                                     const int64_t *bytes, int64_t *ns) {
-  LRMOE_REQUIRE(topology && bytes && ns, "%s is NULL",
-                !topology ? "topology"
-                : !bytes  ? "bytes"
-                          : "ns");
-  if (lrmoeTopologyHasCrowd(topology))
-    return lrmoeTopologyCrowdNs(topology, bytes, ns);
-  struct traffic traffic = {.topology = topology};
-  size_t numEdges = (size_t)lrmoeNumEdges(topology);
-  size_t numRanks = (size_t)topology->numRanks;
-  LRMOE_CHECK(LRMOE_ALLOCATE(numEdges + 2 * numRanks, &traffic.edges));
-  traffic.sent = traffic.edges + numEdges;
-  traffic.arrive = traffic.sent + numRanks;
-  lrmoeResult_t result = addAll(&traffic, bytes);
-  if (result == lrmoeSuccess) *ns = longest(&traffic);
-  lrmoeFree(traffic.edges);
-  return result;
 }

@@ -1,5 +1,6 @@
 /* The live machine: hwloc discovers it, and its XML is read as a file's is;
- * the kernel adds what hwloc does not know, the speed of network ports.
+ * the kernel adds what hwloc does not know, the speed of network ports, and
+ * NVIDIA's driver, where there is one, the NVLinks.
  *
  * hwloc reads a description of another machine where a variable of the
  * environment gives one, says that it is this machine where HWLOC_THISSYSTEM
@@ -8,6 +9,7 @@
  * away, so such a variable is refused by name. */
 #include "topo/live.h"
 
+#include "topo/nvml.h"
 #include "topo/readers.h"
 
 #include <errno.h>
@@ -104,25 +106,28 @@ lrmoeResult_t lrmoeLiveExport(hwloc_topology_t hwloc, const char *source,
     return LRMOE_FAIL(lrmoeSystemError, "hwloc does not write its XML: %s",
                       strerror(errno));
   const char *root = strstr(text, "<topology");
-  struct lrmoeHwlocInput input = {
-      .source = source, .text = root ? root : text, .usable = usable};
+  struct lrmoeHwlocInput input = {.source = source,
+                                  .text = root ? root : text,
+                                  .usable = usable,
+                                  .isLive = true};
   input.bytes = strlen(input.text);
   lrmoeResult_t result = lrmoeHwlocRead(&input, machine);
   hwloc_free_xmlbuffer(hwloc, text);
   return result;
 }
 
+static const char sourceName[] = "this machine";
+
 static lrmoeResult_t readUsable(hwloc_topology_t hwloc,
                                 struct lrmoeMachine *machine) {
   hwloc_bitmap_t usable = NULL;
   LRMOE_CHECK(lrmoeLiveUsable(hwloc, &usable));
-  lrmoeResult_t result =
-      lrmoeLiveExport(hwloc, "this machine", usable, machine);
+  lrmoeResult_t result = lrmoeLiveExport(hwloc, sourceName, usable, machine);
   hwloc_bitmap_free(usable);
   return result;
 }
 
-lrmoeResult_t lrmoeLiveRead(struct lrmoeMachine *machine) {
+static lrmoeResult_t readHwloc(struct lrmoeMachine *machine) {
   hwloc_topology_t hwloc;
   if (hwloc_topology_init(&hwloc))
     return LRMOE_FAIL(lrmoeSystemError, "hwloc does not start: %s",
@@ -131,6 +136,30 @@ lrmoeResult_t lrmoeLiveRead(struct lrmoeMachine *machine) {
   lrmoeResult_t result = lrmoeLiveLoad(hwloc);
   if (result == lrmoeSuccess) result = readUsable(hwloc, machine);
   hwloc_topology_destroy(hwloc);
-  if (result == lrmoeSuccess) lrmoeLivePorts(machine, "/sys/class");
   return result;
+}
+
+/* An hwloc that was built with NVML or RSMI has links already. */
+static lrmoeResult_t addNvml(const char *library,
+                             struct lrmoeMachine *machine) {
+  if (lrmoeHwlocHasLinks(machine)) return lrmoeSuccess;
+  struct lrmoeNvml nvml = {0};
+  lrmoeResult_t result = lrmoeNvmlRead(library, &nvml, machine);
+  if (result == lrmoeSuccess) result = lrmoeNvmlAdd(&nvml, machine);
+  lrmoeNvmlFree(&nvml);
+  return result;
+}
+
+lrmoeResult_t lrmoeLiveReadWith(const struct lrmoeLiveInput *input,
+                                struct lrmoeMachine *machine) {
+  LRMOE_CHECK(readHwloc(machine));
+  LRMOE_CHECK(addNvml(input->nvml, machine));
+  LRMOE_CHECK(lrmoeHwlocNoteLinks(sourceName, machine));
+  lrmoeLivePorts(machine, input->folder);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeLiveRead(struct lrmoeMachine *machine) {
+  const struct lrmoeLiveInput input = {LRMOE_NVML_LIBRARY, "/sys/class"};
+  return lrmoeLiveReadWith(&input, machine);
 }

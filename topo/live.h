@@ -6,6 +6,17 @@
 
 #include <hwloc.h>
 
+/* Where the live machine is asked for what hwloc does not see.  Tests put
+ * others in the place of the system's. */
+struct lrmoeLiveInput {
+  const char *nvml;   /* library, as dlopen takes it */
+  const char *folder; /* the kernel's classes of devices: /sys/class */
+};
+
+/* lrmoeLiveRead with these. */
+lrmoeResult_t lrmoeLiveReadWith(const struct lrmoeLiveInput *input,
+                                struct lrmoeMachine *machine);
+
 /* Loads a topology that has been initialised; refuses by name what would put
  * another machine in the place of this one. */
 lrmoeResult_t lrmoeLiveLoad(hwloc_topology_t hwloc);

@@ -107,6 +107,15 @@ lrmoeResult_t lrmoeMachineConnect(struct lrmoeMachine *machine,
   return lrmoeSuccess;
 }
 
+lrmoeResult_t lrmoeMachineConnectBoth(struct lrmoeMachine *machine,
+                                      struct lrmoeWire wire) {
+  LRMOE_CHECK(lrmoeMachineConnect(machine, &wire));
+  int32_t from = wire.from;
+  wire.from = wire.to;
+  wire.to = from;
+  return lrmoeMachineConnect(machine, &wire);
+}
+
 static lrmoeResult_t addNote(struct lrmoeMachine *machine, int32_t node,
                              const char *text) {
   LRMOE_CHECK(GROW(machine->notes, machine->numNotes, machine->maxNotes));

@@ -117,6 +117,10 @@ lrmoeResult_t lrmoeMachineAdd(struct lrmoeMachine *machine,
 lrmoeResult_t lrmoeMachineConnect(struct lrmoeMachine *machine,
                                   const struct lrmoeWire *wire);
 
+/* Adds both directions, which are alike. */
+lrmoeResult_t lrmoeMachineConnectBoth(struct lrmoeMachine *machine,
+                                      struct lrmoeWire wire);
+
 /* Adds a note. */
 lrmoeResult_t lrmoeMachineNote(struct lrmoeMachine *machine, int32_t node,
                                const char *format, ...)
@@ -133,6 +137,11 @@ lrmoeResult_t lrmoeMachineJoin(struct lrmoeMachine *machine,
 /* The node of a bus address in a host, and partition for GPUs; -1 if none. */
 int32_t lrmoeMachineFind(const struct lrmoeMachine *machine, int32_t host,
                          int64_t bus, int32_t partition);
+
+/* Gives nodes the numbers that the machine and not its source asks for: hosts
+ * as they were, below each its tree, siblings by bus address.   Done by
+ * lrmoeMachineComplete. */
+lrmoeResult_t lrmoeMachineSort(struct lrmoeMachine *machine);
 
 /* Puts a guess where a rate is 0 or cannot be meant, with a note: a bridge as
  * fast as what is below it, a device as its slot, and so on.  Afterwards every

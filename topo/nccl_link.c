@@ -1,11 +1,16 @@
 /* The links of NCCL's topology XML: nvlink, xgmi and c2c elements below gpu
- * elements, once all GPUs are nodes.
+ * elements and pcilink elements below switches, once all of these are nodes.
  *
  * A link between two GPUs is stated by both; one to a switch or a processor by
  * the GPU only, and both its directions are added here.  All switches of a
  * host are one: what counts is how much each GPU has towards them.  In a file
  * of several hosts the switch joins them (NCCL writes such files for hosts of
- * one NVLink domain). */
+ * one NVLink domain).
+ *
+ * A pcilink names a PCI switch that is a part of the same chip (Broadcom's PEX
+ * shows itself as several switches), so that what stands below the two need
+ * not go through the processor.  Both parts name each other; no rate is
+ * stated, and NCCL takes it for unlimited. */
 #include "base/alloc.h"
 #include "topo/nccl.h"
 
@@ -15,13 +20,14 @@
 enum {
   classSwitch = 0x068000,
   classProcessor = 0x068001, /* POWER9: NVLink into the CPU */
-  maxCount = 1000            /* links that an element may state */
+  maxCount = 1000,           /* links that an element may state */
+  bridgePartition = -1
 };
 
-/* A GPU by its address, sorted. */
+/* A GPU or a bridge by its address, sorted. */
 struct entry {
-  int32_t host; /* node */
-  int32_t partition;
+  int32_t host;      /* node */
+  int32_t partition; /* of a GPU */
   int64_t bus;
   int32_t node;
 };
@@ -41,23 +47,24 @@ static int compareEntries(const void *left, const void *right) {
   return (a->partition > b->partition) - (a->partition < b->partition);
 }
 
-static lrmoeResult_t listGpus(struct linker *linker) {
+static lrmoeResult_t listNodes(struct linker *linker) {
   const struct lrmoeMachine *machine = linker->reader->machine;
   LRMOE_CHECK(LRMOE_ALLOCATE(machine->numNodes, &linker->entries));
   for (int32_t i = 0; i < machine->numNodes; i++) {
     const struct lrmoeNode *node = &machine->nodes[i];
-    if (node->kind == lrmoeNodeGpu)
-      linker->entries[linker->numEntries++] =
-          (struct entry){node->host, node->partition, node->bus, i};
+    bool isGpu = node->kind == lrmoeNodeGpu;
+    if (isGpu || node->kind == lrmoeNodeBridge)
+      linker->entries[linker->numEntries++] = (struct entry){
+          node->host, isGpu ? node->partition : bridgePartition, node->bus, i};
   }
   qsort(linker->entries, (size_t)linker->numEntries, sizeof *linker->entries,
         compareEntries);
   return lrmoeSuccess;
 }
 
-/* Node of the GPU, -1 without it. */
-static int32_t findGpu(const struct linker *linker, int64_t bus,
-                       int32_t partition) {
+/* Node of the GPU or bridge, -1 without it. */
+static int32_t findNode(const struct linker *linker, int64_t bus,
+                        int32_t partition) {
   struct entry key = {linker->reader->hosts[linker->host], partition, bus, -1};
   const struct entry *found =
       bsearch(&key, linker->entries, (size_t)linker->numEntries, sizeof key,
@@ -77,15 +84,6 @@ static lrmoeResult_t findSwitch(struct linker *linker, int32_t *node) {
   }
   *node = reader->switches[slot];
   return lrmoeSuccess;
-}
-
-static lrmoeResult_t connectBoth(struct lrmoeMachine *machine,
-                                 struct lrmoeWire wire) {
-  LRMOE_CHECK(lrmoeMachineConnect(machine, &wire));
-  int32_t from = wire.from;
-  wire.from = wire.to;
-  wire.to = from;
-  return lrmoeMachineConnect(machine, &wire);
 }
 
 static lrmoeResult_t noteLink(struct linker *linker, const xmlNode *element,
@@ -116,20 +114,27 @@ static lrmoeResult_t addC2c(struct linker *linker, const xmlNode *element,
   wire->kind = lrmoeWireC2c;
   wire->to = linker->cpu;
   wire->rate.bytesPerSecond = megabytes * 1000000 * wire->count;
-  return connectBoth(linker->reader->machine, *wire);
+  return lrmoeMachineConnectBoth(linker->reader->machine, *wire);
+}
+
+static lrmoeResult_t readTarget(const struct linker *linker,
+                                const xmlNode *element, int64_t *bus) {
+  const char *target = lrmoeXmlText(element, "target");
+  *bus = target ? lrmoeBusParse(target) : LRMOE_NO_BUS;
+  LRMOE_REQUIRE(*bus != LRMOE_NO_BUS,
+                "%s:%ld: target=\"%.40s\" of <%s> is no PCI address",
+                linker->reader->source, xmlGetLineNo(element),
+                target ? target : "", (const char *)element->name);
+  return lrmoeSuccess;
 }
 
 static lrmoeResult_t addToGpu(struct linker *linker, const xmlNode *element,
                               struct lrmoeWire *wire) {
-  const char *target = lrmoeXmlText(element, "target");
-  int64_t bus = target ? lrmoeBusParse(target) : LRMOE_NO_BUS;
-  LRMOE_REQUIRE(bus != LRMOE_NO_BUS,
-                "%s:%ld: target=\"%.40s\" of <%s> is no PCI address",
-                linker->reader->source, xmlGetLineNo(element),
-                target ? target : "", (const char *)element->name);
+  int64_t bus = LRMOE_NO_BUS;
+  LRMOE_CHECK(readTarget(linker, element, &bus));
   if (bus == linker->reader->machine->nodes[wire->from].bus)
     return noteLink(linker, element, "the GPU itself");
-  wire->to = findGpu(linker, bus, 0);
+  wire->to = findNode(linker, bus, 0);
   if (wire->to < 0)
     return noteLink(linker, element, "a GPU that is not in the file");
   return lrmoeMachineConnect(linker->reader->machine, wire);
@@ -154,12 +159,12 @@ static lrmoeResult_t addLink(struct linker *linker, const xmlNode *element,
   int32_t pciClass = targetClass(element);
   if (pciClass == classSwitch) {
     LRMOE_CHECK(findSwitch(linker, &wire.to));
-    return connectBoth(linker->reader->machine, wire);
+    return lrmoeMachineConnectBoth(linker->reader->machine, wire);
   }
   if (pciClass == classProcessor) {
     wire.kind = lrmoeWireC2c;
     wire.to = linker->cpu;
-    return connectBoth(linker->reader->machine, wire);
+    return lrmoeMachineConnectBoth(linker->reader->machine, wire);
   }
   return addToGpu(linker, element, &wire);
 }
@@ -174,7 +179,7 @@ static lrmoeResult_t addLinksOf(struct linker *linker, const xmlNode *pci) {
         linker->reader->source, gpu, "mlopart", -1, 1024, -1};
     int64_t part = 0;
     LRMOE_CHECK(lrmoeXmlInteger(&number, &part));
-    int32_t node = findGpu(linker, bus, (int32_t)(part < 0 ? sibling : part));
+    int32_t node = findNode(linker, bus, (int32_t)(part < 0 ? sibling : part));
     sibling++;
     for (xmlNode *link = lrmoeXmlFirst(gpu); link; link = lrmoeXmlNext(link))
       if (lrmoeXmlIs(link, "nvlink") || lrmoeXmlIs(link, "xgmi") ||
@@ -184,11 +189,36 @@ static lrmoeResult_t addLinksOf(struct linker *linker, const xmlNode *pci) {
   return lrmoeSuccess;
 }
 
+/* A target that a smaller file lacks is no link, as for NCCL. */
+static lrmoeResult_t addPeer(struct linker *linker, const xmlNode *element,
+                             int32_t bridge) {
+  int64_t bus = LRMOE_NO_BUS;
+  LRMOE_CHECK(readTarget(linker, element, &bus));
+  struct lrmoeWire wire = {.kind = lrmoeWirePciPeer,
+                           .from = bridge,
+                           .to = findNode(linker, bus, bridgePartition),
+                           .count = 1};
+  if (bridge < 0) return noteLink(linker, element, "a peer of no switch");
+  if (wire.to == bridge) return noteLink(linker, element, "the switch itself");
+  if (wire.to < 0)
+    return noteLink(linker, element, "a switch that is not in the file");
+  return lrmoeMachineConnect(linker->reader->machine, &wire);
+}
+
+static lrmoeResult_t addPeersOf(struct linker *linker, const xmlNode *pci) {
+  int32_t bridge = findNode(linker, lrmoeBusParse(lrmoeXmlText(pci, "busid")),
+                            bridgePartition);
+  for (xmlNode *link = lrmoeXmlFirst(pci); link; link = lrmoeXmlNext(link))
+    if (lrmoeXmlIs(link, "pcilink")) LRMOE_CHECK(addPeer(linker, link, bridge));
+  return lrmoeSuccess;
+}
+
 static lrmoeResult_t walk(struct linker *linker, const xmlNode *element) {
   for (xmlNode *child = lrmoeXmlFirst(element); child;
        child = lrmoeXmlNext(child)) {
     if (!lrmoeXmlIs(child, "pci")) continue;
     LRMOE_CHECK(addLinksOf(linker, child));
+    LRMOE_CHECK(addPeersOf(linker, child));
     LRMOE_CHECK(walk(linker, child));
   }
   return lrmoeSuccess;
@@ -203,7 +233,7 @@ static int32_t nextNuma(const struct lrmoeMachine *machine, int32_t after) {
 }
 
 static lrmoeResult_t walkAll(struct linker *linker, const xmlNode *root) {
-  LRMOE_CHECK(listGpus(linker));
+  LRMOE_CHECK(listNodes(linker));
   linker->cpu = -1;
   for (xmlNode *cpu = lrmoeXmlFirst(root); cpu; cpu = lrmoeXmlNext(cpu)) {
     if (!lrmoeXmlIs(cpu, "cpu")) continue;

@@ -3,7 +3,9 @@
  * GPUs with a link of their own use it, then a common NVSwitch, then the PCI
  * tree; ranks of different hosts go through their ports.  In the tree parents
  * have lower numbers than their children, so that of two nodes the higher one
- * can always be replaced by its parent until both are the same. */
+ * can always be replaced by its parent until both are the same.  Two PCI
+ * switches that are peers are parts of one chip: what stands below them meets
+ * there and not in the processor. */
 #include "topo/path.h"
 
 static void visit(const struct lrmoeVisitor *visitor, int32_t edge,
@@ -87,12 +89,36 @@ static lrmoeLinkClass_t treeClass(lrmoeNodeKind_t top) {
   return top == lrmoeNodeNuma ? lrmoeLinkHostBridge : lrmoeLinkPci;
 }
 
+/* The wire between two peers below which the nodes stand, neither of them at or
+ * above where their ways meet; -1: none. */
+static int32_t peerWire(const struct lrmoeTopology *topology, int32_t from,
+                        int32_t to, int32_t top) {
+  int32_t left = topology->peerBridges[from];
+  int32_t right = topology->peerBridges[to];
+  if (left <= top || right <= top) return -1;
+  return lrmoeWireFind(&topology->machine, left, right, lrmoeWirePciPeer);
+}
+
+static void walkPeers(const struct lrmoeTopology *topology, int32_t from,
+                      int32_t to, int32_t wire,
+                      const struct lrmoeVisitor *visitor) {
+  const struct lrmoeMachine *machine = &topology->machine;
+  walkLeg(topology, from, machine->wires[wire].from, true, visitor);
+  visit(visitor, 2 * machine->numNodes + wire, true);
+  walkLeg(topology, to, machine->wires[wire].to, false, visitor);
+}
+
 lrmoeLinkClass_t lrmoeTreeWalk(const struct lrmoeTopology *topology,
                                int32_t from, int32_t to,
                                const struct lrmoeVisitor *visitor) {
   const struct lrmoeMachine *machine = &topology->machine;
   int32_t top = meeting(machine->nodes, from, to);
   lrmoeNodeKind_t kind = machine->nodes[top].kind;
+  int32_t peers = peerWire(topology, from, to, top);
+  if (peers >= 0) {
+    if (visitor) walkPeers(topology, from, to, peers, visitor);
+    return lrmoeLinkPci;
+  }
   if (!visitor) return treeClass(kind);
   int32_t left = top, right = top, wire = -1;
   if (kind == lrmoeNodeHost && from != top && to != top) {
@@ -193,14 +219,15 @@ lrmoeLinkClass_t lrmoePathWalk(const struct lrmoeTopology *topology,
 
 /* ---- Edges -------------------------------------------------------------- */
 
-/* The class of links whose measured figures tell about the edge. */
-static lrmoeLinkClass_t edgeClass(const struct lrmoeMachine *machine,
-                                  int32_t edge) {
+lrmoeLinkClass_t lrmoeEdgeClass(const struct lrmoeTopology *topology,
+                                int32_t edge) {
+  const struct lrmoeMachine *machine = &topology->machine;
   if (edge >= 2 * machine->numNodes) {
     const struct lrmoeWire *wire =
         &machine->wires[edge - 2 * machine->numNodes];
     if (wire->kind == lrmoeWireCpu || wire->kind == lrmoeWireC2c)
       return lrmoeLinkSockets;
+    if (wire->kind == lrmoeWirePciPeer) return lrmoeLinkPci;
     bool isSwitched = machine->nodes[wire->from].kind == lrmoeNodeSwitch ||
                       machine->nodes[wire->to].kind == lrmoeNodeSwitch;
     return isSwitched ? lrmoeLinkSwitched : lrmoeLinkDirect;
@@ -222,10 +249,7 @@ static const struct lrmoeRate *edgeRate(const struct lrmoeMachine *machine,
              : &machine->wires[edge - 2 * machine->numNodes].rate;
 }
 
-int64_t lrmoeEdgeRate(const struct lrmoeTopology *topology, int32_t edge) {
-  int64_t rate = edgeRate(&topology->machine, edge)->bytesPerSecond;
-  const struct lrmoeScale *scale =
-      &topology->scales[edgeClass(&topology->machine, edge)];
+int64_t lrmoeScaleRate(const struct lrmoeScale *scale, int64_t rate) {
   if (!scale->denominator) return rate;
   int64_t scaled =
       (int64_t)((__extension__(unsigned __int128) rate) *
@@ -233,7 +257,12 @@ int64_t lrmoeEdgeRate(const struct lrmoeTopology *topology, int32_t edge) {
   return scaled > 0 ? scaled : 1;
 }
 
+int64_t lrmoeEdgeRate(const struct lrmoeTopology *topology, int32_t edge) {
+  return lrmoeScaleRate(&topology->scales[lrmoeEdgeClass(topology, edge)],
+                        edgeRate(&topology->machine, edge)->bytesPerSecond);
+}
+
 bool lrmoeEdgeGuessed(const struct lrmoeTopology *topology, int32_t edge) {
   return edgeRate(&topology->machine, edge)->guessed &&
-         !topology->scales[edgeClass(&topology->machine, edge)].denominator;
+         !topology->scales[lrmoeEdgeClass(topology, edge)].denominator;
 }

@@ -37,6 +37,18 @@ void lrmoePortWalk(const struct lrmoeTopology *topology,
 int32_t lrmoeWireFind(const struct lrmoeMachine *machine, int32_t from,
                       int32_t to, enum lrmoeWireKind kind);
 
+/* The class of links whose measured figures tell about an edge. */
+lrmoeLinkClass_t lrmoeEdgeClass(const struct lrmoeTopology *topology,
+                                int32_t edge);
+
+/* At least 1; unchanged where the scale is {0, 0}. */
+int64_t lrmoeScaleRate(const struct lrmoeScale *scale, int64_t rate);
+
+/* What a message of the class between two ranks takes besides its bytes. */
+int64_t lrmoeLinkLatencyNs(const struct lrmoeTopology *topology,
+                           lrmoeLinkClass_t linkClass, int32_t from,
+                           int32_t to);
+
 /* Bytes per second, calibrated if there is a profile. */
 int64_t lrmoeEdgeRate(const struct lrmoeTopology *topology, int32_t edge);
 bool lrmoeEdgeGuessed(const struct lrmoeTopology *topology, int32_t edge);

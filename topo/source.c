@@ -129,8 +129,8 @@ static lrmoeResult_t readContent(const char *source, const char *text,
     return lrmoeNcclRead(source, text, bytes, machine);
   /* Without what is before it: lstopo writes a document type, which nothing
    * here may have. */
-  const struct lrmoeHwlocInput input = {source, root.at,
-                                        (size_t)(root.end - root.at), NULL};
+  const struct lrmoeHwlocInput input = {
+      .source = source, .text = root.at, .bytes = (size_t)(root.end - root.at)};
   if (isElement(root, "topology")) return lrmoeHwlocRead(&input, machine);
   return LRMOE_FAIL(lrmoeInvalidArgument,
                     "%s is neither hwloc's XML (<topology>) nor NCCL's "

@@ -155,14 +155,11 @@ static lrmoeResult_t addDevices(struct lrmoeMachine *machine,
 
 static lrmoeResult_t connect(struct lrmoeMachine *machine, int32_t from,
                              int32_t to, double gigabytes) {
-  struct lrmoeWire wire = {.kind = lrmoeWireNvlink,
-                           .from = from,
-                           .to = to,
-                           .rate = rateOf(gigabytes)};
-  LRMOE_CHECK(lrmoeMachineConnect(machine, &wire));
-  wire.from = to;
-  wire.to = from;
-  return lrmoeMachineConnect(machine, &wire);
+  return lrmoeMachineConnectBoth(machine,
+                                 (struct lrmoeWire){.kind = lrmoeWireNvlink,
+                                                    .from = from,
+                                                    .to = to,
+                                                    .rate = rateOf(gigabytes)});
 }
 
 static lrmoeResult_t addLinks(struct lrmoeMachine *machine,

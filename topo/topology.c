@@ -129,6 +129,7 @@ lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology) {
   lrmoeFree(topology->firstRanks);
   lrmoeFree(topology->rankCounts);
   lrmoeFree(topology->switches);
+  lrmoeFree(topology->peerBridges);
   lrmoeFree(topology->slots);
   lrmoeFree(topology->ports);
   lrmoeFree(topology->resources);

@@ -83,6 +83,8 @@ struct lrmoeTopology {
   int32_t *firstRanks;         /* [numNodes] of a device, else -1 */
   int32_t *rankCounts;         /* [numNodes] */
   int32_t *switches;           /* [numNodes] NVSwitch of a GPU, -1: none */
+  int32_t *peerBridges;        /* [numNodes] the nearest bridge at or above
+                                  that has PCI peers, -1: none */
   int32_t *slots; /* [numNodes] of a NIC the first NIC that shares its
                            PCI link; of others the node itself */
   int32_t *ports; /* what places point to */
@@ -91,6 +93,7 @@ struct lrmoeTopology {
   int32_t numResources;
   struct lrmoeClassFigure classes[lrmoeNumLinkClasses];
   struct lrmoeScale scales[lrmoeNumLinkClasses];
+  struct lrmoeScale crowded[2][lrmoeNumLinkClasses]; /* see calibration.h */
 };
 
 /* Builds the model of a machine that lrmoeMachineComplete and

@@ -3,32 +3,12 @@
 #define LRMOE_COLLECTIVES_CPU_COMM_H
 
 #include "base/alloc.h"
+#include "collectives/call.h"
 #include "collectives/cpu/heap.h"
 #include "collectives/cpu/mapping.h"
 #include "collectives/cpu/segment.h"
 
 #include <pthread.h>
-
-enum lrmoeCallKind {
-  lrmoeCallSend,
-  lrmoeCallRecv,
-  lrmoeCallAllGather,
-  lrmoeCallBroadcast,
-  lrmoeCallAllToAll,
-  lrmoeCallReduceScatter,
-  lrmoeCallAllReduce
-};
-
-/* What a program asked for. */
-struct lrmoeCall {
-  enum lrmoeCallKind kind;
-  lrmoeDataType_t type;
-  lrmoeRedOp_t op;
-  int peer; /* or root */
-  const void *send;
-  void *recv;
-  size_t count;
-};
 
 enum {
   lrmoeNoMessage = -1

@@ -227,34 +227,10 @@ static lrmoeResult_t addCall(struct ncclComm *comm,
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t checkBuffers(const struct ncclComm *comm,
-                                  const struct lrmoeCall *call) {
-  int needsSend =
-      call->kind != lrmoeCallRecv &&
-      (call->kind != lrmoeCallBroadcast || call->peer == comm->rank);
-  int needsRecv = call->kind != lrmoeCallSend;
-  if (!call->count) return lrmoeSuccess;
-  LRMOE_REQUIRE(!needsSend || call->send,
-                "the send buffer is NULL for %zu elements", call->count);
-  LRMOE_REQUIRE(!needsRecv || call->recv,
-                "the receive buffer is NULL for %zu elements", call->count);
-  LRMOE_REQUIRE(call->kind != lrmoeCallAllToAll || call->send != call->recv,
-                "an all-to-all cannot be in place");
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t checkCall(struct ncclComm *comm,
-                               const struct lrmoeCall *call) {
+lrmoeResult_t lrmoeGroupCheck(struct ncclComm *comm,
+                              const struct lrmoeCall *call) {
   LRMOE_CHECK(lrmoeCommUsable(comm));
-  size_t elementBytes = lrmoeTypeBytes(call->type);
-  LRMOE_REQUIRE(elementBytes, "unknown data type %d", (int)call->type);
-  LRMOE_REQUIRE(call->op >= lrmoeSum && call->op <= lrmoeAvg,
-                "unknown operator %d", (int)call->op);
-  LRMOE_REQUIRE(call->peer >= 0 && call->peer < comm->numRanks,
-                "peer or root is rank %d, of %d", call->peer, comm->numRanks);
-  size_t most = INT64_MAX / elementBytes / (size_t)comm->numRanks;
-  LRMOE_REQUIRE(call->count <= most, "count is %zu, too large", call->count);
-  return checkBuffers(comm, call);
+  return lrmoeCallCheck(call, comm->rank, comm->numRanks);
 }
 
 /* A wrong argument leaves the communicator whole, as in NCCL; when this rank
@@ -263,7 +239,7 @@ lrmoeResult_t lrmoeGroupCall(struct ncclComm *comm,
                              const struct lrmoeCall *call) {
   LRMOE_REQUIRE(comm, "the communicator is NULL");
   LRMOE_CHECK(lrmoeCpuGroupStart());
-  lrmoeResult_t result = checkCall(comm, call);
+  lrmoeResult_t result = lrmoeGroupCheck(comm, call);
   if (result == lrmoeSuccess) {
     result = addCall(comm, call);
     if (result != lrmoeSuccess) lrmoeFailureBreak(comm, result);

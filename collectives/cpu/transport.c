@@ -142,4 +142,11 @@ const struct lrmoeTransport lrmoeCpuTransport = {
     .reduceScatter = reduceScatter,
     .broadcast = broadcast,
     .allToAll = allToAll,
+    .commInit = lrmoeCpuCommInit,
+    .commSplit = lrmoeCpuCommSplit,
+    .commBreak = lrmoeCpuCommBreak,
 };
+
+int lrmoeCpuMemHolds(const void *pointer) {
+  return lrmoeHeapHoldsBlock(pointer, 0);
+}

@@ -125,8 +125,13 @@ static double dot(const float *a, const float *b, int64_t count) {
 
 /* A slope of the loss of all ranks. */
 static int sumOverRanks(struct driver *d, double *value) {
-  RANK_OK(d->self, lrmoeAllReduce(value, value, 1, lrmoeFloat64, lrmoeSum,
-                                  d->comm, NULL));
+  double all[16];
+  RANK_TRUE(d->self, d->comm->numRanks <= 16);
+  RANK_OK(d->self, lrmoeAllGatherHost(d->comm, value, all,
+                                      (int64_t)sizeof *value, NULL));
+  *value = 0;
+  for (int r = 0; r < d->comm->numRanks; r++)
+    *value += all[r];
   return 0;
 }
 

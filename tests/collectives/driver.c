@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include "collectives/step.h"
+#include "guarded.h"
 #include "random_plan.h"
 
 #include <stdlib.h>
@@ -22,22 +23,34 @@ static int64_t w2Count(const struct driver *d) {
 static int bindWeights(struct driver *d) {
   const void **w1 = oracleZeroed(d->numLocal, sizeof *w1);
   const void **w2 = oracleZeroed(d->numLocal, sizeof *w2);
+  float **dw1 = oracleZeroed(d->numLocal, sizeof *dw1);
+  float **dw2 = oracleZeroed(d->numLocal, sizeof *dw2);
   d->dw1 = oracleZeroed(d->numLocal, sizeof *d->dw1);
   d->dw2 = oracleZeroed(d->numLocal, sizeof *d->dw2);
   for (int i = 0; i < d->numLocal; i++) {
-    w1[i] = d->oracle->experts[d->local[i]].w1;
-    w2[i] = d->oracle->experts[d->local[i]].w2;
+    const struct oracleWeights *own = &d->oracle->experts[d->local[i]];
+    int64_t element = (int64_t)lrmoeTypeBytes(d->oracle->spec.type);
     d->dw1[i] = oracleZeroed(w1Count(d), sizeof(float));
     d->dw2[i] = oracleZeroed(w2Count(d), sizeof(float));
+    mirrorAdd(&d->mirrors, own->w1, w1Count(d) * element);
+    mirrorAdd(&d->mirrors, own->w2, w2Count(d) * element);
+    mirrorAdd(&d->mirrors, d->dw1[i], w1Count(d) * (int64_t)sizeof(float));
+    mirrorAdd(&d->mirrors, d->dw2[i], w2Count(d) * (int64_t)sizeof(float));
+    w1[i] = mirrorOf(&d->mirrors, own->w1);
+    w2[i] = mirrorOf(&d->mirrors, own->w2);
+    dw1[i] = mirrorOf(&d->mirrors, d->dw1[i]);
+    dw2[i] = mirrorOf(&d->mirrors, d->dw2[i]);
   }
   lrmoeLayerWeights_t weights = LRMOE_LAYER_WEIGHTS_INITIALIZER;
   weights.w1 = w1;
   weights.w2 = w2;
-  weights.dw1 = d->dw1;
-  weights.dw2 = d->dw2;
+  weights.dw1 = dw1;
+  weights.dw2 = dw2;
   lrmoeResult_t bound = lrmoeLayerBind(d->layer, &weights);
   free(w1);
   free(w2);
+  free(dw1);
+  free(dw2);
   RANK_OK(d->self, bound);
   return 0;
 }
@@ -69,7 +82,7 @@ static int makeLayer(struct driver *d, int maxSteps) {
   layer.convention = spec->convention;
   layer.savedState = spec->savedState;
   layer.routerGrad = spec->routerGrad;
-  layer.gemm = "reference";
+  layer.gemm = d->comm->transport->hasStreams ? NULL : "reference";
   RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &layer, &d->layer));
   if (spec->gatherRanks) d->layer->gatherRanks = spec->gatherRanks;
   RANK_OK(d->self,
@@ -90,6 +103,23 @@ static void makeBuffers(struct driver *d) {
     d->allKept[r] = oracleZeroed(driverSlots(spec, r), 1);
 }
 
+/* What the library reads and writes, once there is a communicator. */
+static void makeMirrors(struct driver *d) {
+  const struct oracleCase *spec = &d->oracle->spec;
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  int64_t slots = driverSlots(spec, d->self->rank);
+  int64_t rows = spec->numTokens[d->self->rank] * spec->hidden *
+                 (int64_t)lrmoeTypeBytes(spec->type);
+  struct mirrors *mirrors = &d->mirrors;
+  mirrorAdd(mirrors, data->topkIdx, slots * (int64_t)sizeof(int64_t));
+  mirrorAdd(mirrors, data->weights, slots * (int64_t)sizeof(float));
+  mirrorAdd(mirrors, data->x, rows);
+  mirrorAdd(mirrors, data->g, rows);
+  mirrorAdd(mirrors, d->y, rows);
+  mirrorAdd(mirrors, d->dx, rows);
+  mirrorAdd(mirrors, d->dWeights, slots * (int64_t)sizeof(float));
+}
+
 int driverOpenLayer(struct driver *d, const struct testRank *self,
                     const struct oracleCase *spec,
                     const struct driverLayer *options) {
@@ -103,6 +133,10 @@ int driverOpenLayer(struct driver *d, const struct testRank *self,
   if (!d->comm)
     RANK_OK(self, lrmoeCommInitRank(spec->numRanks, &self->id, self->rank,
                                     &config, &d->comm));
+  if (d->ownsComm && guardedIsWanted()) guardedAttach(d->comm);
+  RANK_OK(self, lrmoeCommNeedBackend(d->comm));
+  d->mirrors.backend = d->comm->backend;
+  makeMirrors(d);
   return makePlanner(d, options->slotsPerRank) ||
          makeLayer(d, options->maxSteps);
 }
@@ -121,7 +155,9 @@ void driverJoin(struct driver *d, const struct driver *base,
   d->plan = NULL;
   d->ownsComm = 0;
   d->ownsLayer = 0;
+  d->mirrors.inherited = d->mirrors.first;
   makeBuffers(d);
+  makeMirrors(d);
 }
 
 /* The step then runs on what comes back. */
@@ -139,12 +175,23 @@ static int replayPlan(struct driver *d) {
   return 0;
 }
 
+/* Tests change weights, inputs and alphas between steps. */
+static void pushWeights(const struct driver *d) {
+  for (int i = 0; i < d->numLocal; i++) {
+    mirrorPush(&d->mirrors, d->oracle->experts[d->local[i]].w1);
+    mirrorPush(&d->mirrors, d->oracle->experts[d->local[i]].w2);
+  }
+}
+
 int driverBegin(struct driver *d) {
   const struct oracleCase *spec = &d->oracle->spec;
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
-  RANK_OK(d->self,
-          lrmoeStepCreate(d->layer, spec->numTokens[d->self->rank],
-                          data->topkIdx, data->weights, NULL, &d->step));
+  mirrorPush(&d->mirrors, data->weights);
+  if (d->ownsLayer) pushWeights(d);
+  RANK_OK(d->self, lrmoeStepCreate(d->layer, spec->numTokens[d->self->rank],
+                                   mirrorOf(&d->mirrors, data->topkIdx),
+                                   mirrorOf(&d->mirrors, data->weights), NULL,
+                                   &d->step));
   const int64_t *demand = NULL;
   RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
   uint64_t seed =
@@ -160,8 +207,11 @@ int driverBegin(struct driver *d) {
 }
 
 int driverDispatch(struct driver *d) {
+  mirrorPush(&d->mirrors, d->oracle->ranks[d->self->rank].x);
   RANK_OK(d->self,
-          lrmoeDispatch(d->step, d->oracle->ranks[d->self->rank].x, NULL));
+          lrmoeDispatch(
+              d->step, mirrorOf(&d->mirrors, d->oracle->ranks[d->self->rank].x),
+              NULL));
   return 0;
 }
 
@@ -171,7 +221,8 @@ int driverExperts(struct driver *d) {
 }
 
 int driverCombine(struct driver *d) {
-  RANK_OK(d->self, lrmoeCombine(d->step, d->y, NULL));
+  RANK_OK(d->self, lrmoeCombine(d->step, mirrorOf(&d->mirrors, d->y), NULL));
+  mirrorPull(&d->mirrors, d->y);
   return 0;
 }
 
@@ -187,8 +238,7 @@ static int gatherKept(struct driver *d) {
   uint8_t *all = oracleZeroed(most * spec->numRanks, 1);
   uint8_t *mine = oracleZeroed(most, 1);
   memcpy(mine, d->kept, (size_t)driverSlots(spec, d->self->rank));
-  lrmoeResult_t result =
-      lrmoeAllGather(mine, all, (size_t)most, lrmoeUint8, d->comm, NULL);
+  lrmoeResult_t result = lrmoeAllGatherHost(d->comm, mine, all, most, NULL);
   for (int r = 0; r < spec->numRanks; r++)
     memcpy(d->allKept[r], all + r * most, (size_t)driverSlots(spec, r));
   free(all);
@@ -204,31 +254,44 @@ static void spoilResults(struct driver *d) {
   memset(d->dx, 0x55,
          (size_t)(numTokens * spec->hidden) * lrmoeTypeBytes(spec->type));
   memset(d->dWeights, 0x55, (size_t)(numTokens * spec->topk) * sizeof(float));
+  mirrorPush(&d->mirrors, d->dx);
+  mirrorPush(&d->mirrors, d->dWeights);
 }
 
-static void clearGradients(struct driver *d) {
+void driverClearGradients(struct driver *d) {
   for (int i = 0; i < d->numLocal; i++) {
     memset(d->dw1[i], 0, (size_t)w1Count(d) * sizeof(float));
     memset(d->dw2[i], 0, (size_t)w2Count(d) * sizeof(float));
+    mirrorPush(&d->mirrors, d->dw1[i]);
+    mirrorPush(&d->mirrors, d->dw2[i]);
+  }
+}
+
+void driverPullGradients(const struct driver *d) {
+  for (int i = 0; i < d->numLocal; i++) {
+    mirrorPull(&d->mirrors, d->dw1[i]);
+    mirrorPull(&d->mirrors, d->dw2[i]);
   }
 }
 
 int driverSelect(struct driver *d, const lrmoeBackwardConfig_t *config,
                  int isFused) {
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
-  if (!d->isAccumulating) clearGradients(d);
+  const void *x = mirrorOf(&d->mirrors, data->x);
+  const void *g = mirrorOf(&d->mirrors, data->g);
+  if (!d->isAccumulating) driverClearGradients(d);
   spoilResults(d);
   if (isFused)
-    RANK_OK(d->self,
-            lrmoeSelectPackSend(d->step, data->x, data->g, config, NULL));
+    RANK_OK(d->self, lrmoeSelectPackSend(d->step, x, g, config, NULL));
   else
-    RANK_OK(d->self, lrmoeSelect(d->step, data->g, config, NULL));
+    RANK_OK(d->self, lrmoeSelect(d->step, g, config, NULL));
   return 0;
 }
 
 int driverSend(struct driver *d) {
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
-  RANK_OK(d->self, lrmoeAllToAllCompact(d->step, data->x, data->g, NULL));
+  RANK_OK(d->self, lrmoeAllToAllCompact(d->step, mirrorOf(&d->mirrors, data->x),
+                                        mirrorOf(&d->mirrors, data->g), NULL));
   return 0;
 }
 
@@ -239,8 +302,14 @@ int driverExpertBackward(struct driver *d) {
 }
 
 int driverReturn(struct driver *d) {
-  RANK_OK(d->self, lrmoeReturn(d->step, d->dx, d->dWeights, NULL));
-  if (!d->isAccumulating) RANK_OK(d->self, lrmoeReplicaReduce(d->layer, NULL));
+  RANK_OK(d->self, lrmoeReturn(d->step, mirrorOf(&d->mirrors, d->dx),
+                               mirrorOf(&d->mirrors, d->dWeights), NULL));
+  mirrorPull(&d->mirrors, d->dx);
+  mirrorPull(&d->mirrors, d->dWeights);
+  if (!d->isAccumulating) {
+    RANK_OK(d->self, lrmoeReplicaReduce(d->layer, NULL));
+    driverPullGradients(d);
+  }
   return gatherKept(d);
 }
 
@@ -262,6 +331,7 @@ void driverAccumulate(struct driver *d) {
 
 int driverCheckSums(struct driver *d) {
   RANK_OK(d->self, lrmoeReplicaReduce(d->layer, NULL));
+  driverPullGradients(d);
   int failed = 0;
   for (int i = 0; i < d->numLocal && !failed; i++)
     failed =
@@ -290,6 +360,7 @@ void driverClose(struct driver *d) {
   lrmoeStepDestroy(d->step);
   lrmoePlanDestroy(d->plan);
   if (d->ownsLayer) closeLayer(d);
+  if (d->mirrors.backend) mirrorsFree(&d->mirrors);
   if (d->ownsComm) lrmoeCommDestroy(d->comm);
   for (int r = 0; r < d->oracle->spec.numRanks; r++)
     free(d->allKept[r]);

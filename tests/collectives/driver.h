@@ -3,6 +3,7 @@
 #ifndef LRMOE_TESTS_DRIVER_H
 #define LRMOE_TESTS_DRIVER_H
 
+#include "mirror.h"
 #include "oracle.h"
 #include "support/ranks.h"
 
@@ -16,6 +17,7 @@ struct driver {
   lrmoeLayer_t layer;
   lrmoeStep_t step;
   lrmoePlan_t plan;
+  struct mirrors mirrors;
   void *y;
   void *dx;
   float *dWeights;
@@ -69,6 +71,16 @@ int driverBackward(struct driver *driver, const lrmoeBackwardConfig_t *config,
                    int isFused);
 int driverCheckSelection(struct driver *driver);
 int driverCheckResults(struct driver *driver);
+
+/* dw1 and dw2: to zero, and as the library has them now. */
+void driverClearGradients(struct driver *driver);
+void driverPullGradients(const struct driver *driver);
+
+/* Where the library finds one of this rank's arrays. */
+static inline void *driverDevice(const struct driver *driver,
+                                 const void *array) {
+  return mirrorOf(&driver->mirrors, array);
+}
 
 /* Gradients are added up from here on ... */
 void driverAccumulate(struct driver *driver);

@@ -16,8 +16,8 @@ static int gatherKeys(struct driver *d, uint32_t **all) {
   uint32_t *mine = oracleZeroed(most, sizeof *mine);
   for (int64_t i = 0; i < d->step->numPairs; i++)
     mine[d->step->sorted[i]] = d->step->keys[i];
-  lrmoeResult_t result =
-      lrmoeAllGather(mine, *all, (size_t)most, lrmoeUint32, d->comm, NULL);
+  lrmoeResult_t result = lrmoeAllGatherHost(d->comm, mine, *all,
+                                            most * (int64_t)sizeof *mine, NULL);
   free(mine);
   RANK_OK(d->self, result);
   return 0;

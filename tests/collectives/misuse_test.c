@@ -51,6 +51,8 @@ static void runRanks(testRankBody body) {
 /* What rank 1 does wrong in the routing of otherwise right ranks. */
 static int refuseRouting(struct driver *d) {
   struct oracleRank *mine = &d->oracle->ranks[d->self->rank];
+  const int64_t *topkIdx = driverDevice(d, mine->topkIdx);
+  const float *weights = driverDevice(d, mine->weights);
   int64_t numTokens = d->oracle->spec.numTokens[d->self->rank];
   int isWrong = d->self->rank == 1;
   lrmoeStep_t step = NULL;
@@ -58,16 +60,18 @@ static int refuseRouting(struct driver *d) {
   const int64_t wrong[] = {mine->topkIdx[0], 6, -2};
   for (int i = 0; i < 3; i++) {
     if (isWrong) mine->topkIdx[1] = wrong[i];
-    RANK_RESULT(d->self,
-                lrmoeStepCreate(d->layer, numTokens, mine->topkIdx,
-                                mine->weights, NULL, &step),
-                lrmoeInvalidArgument);
+    mirrorPush(&d->mirrors, mine->topkIdx);
+    RANK_RESULT(
+        d->self,
+        lrmoeStepCreate(d->layer, numTokens, topkIdx, weights, NULL, &step),
+        lrmoeInvalidArgument);
     RANK_TRUE(d->self, strstr(lrmoeGetLastError(), "rank 1"));
   }
   mine->topkIdx[1] = right;
+  mirrorPush(&d->mirrors, mine->topkIdx);
   RANK_RESULT(d->self,
-              lrmoeStepCreate(d->layer, isWrong ? 7 : numTokens, mine->topkIdx,
-                              mine->weights, NULL, &step),
+              lrmoeStepCreate(d->layer, isWrong ? 7 : numTokens, topkIdx,
+                              weights, NULL, &step),
               lrmoeInvalidArgument);
   /* The communicator is whole: the right routing goes through. */
   return driverForward(d) || driverBackward(d, NULL, 0) ||
@@ -118,13 +122,14 @@ static int disagreeOnPlan(struct driver *d) {
   lrmoePlanner_t planner = NULL;
   const int64_t *demand = NULL;
   RANK_OK(d->self, lrmoePlannerCreate(d->topology, &config, &planner));
-  RANK_OK(d->self, lrmoeStepCreate(d->layer, 6, data->topkIdx, data->weights,
-                                   NULL, &d->step));
+  RANK_OK(d->self,
+          lrmoeStepCreate(d->layer, 6, driverDevice(d, data->topkIdx),
+                          driverDevice(d, data->weights), NULL, &d->step));
   RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
   RANK_OK(d->self, lrmoePlanMake(planner, demand, &d->plan));
   RANK_OK(d->self, lrmoePlannerDestroy(planner));
   RANK_OK(d->self, lrmoeStepPrepare(d->step, d->plan, NULL));
-  lrmoeResult_t got = lrmoeDispatch(d->step, data->x, NULL);
+  lrmoeResult_t got = lrmoeDispatch(d->step, driverDevice(d, data->x), NULL);
   RANK_TRUE(d->self, got == lrmoeInvalidUsage || got == lrmoeRemoteError);
   return 0;
 }
@@ -159,8 +164,9 @@ static int refusePlan(struct driver *d, lrmoePolicy_t policy, const char *why) {
 /* Plans for comparison are refused by name, and another one may follow. */
 static int comparisonPlans(struct driver *d) {
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
-  RANK_OK(d->self, lrmoeStepCreate(d->layer, 6, data->topkIdx, data->weights,
-                                   NULL, &d->step));
+  RANK_OK(d->self,
+          lrmoeStepCreate(d->layer, 6, driverDevice(d, data->topkIdx),
+                          driverDevice(d, data->weights), NULL, &d->step));
   if (refusePlan(d, lrmoePolicyProportional,
                  "policy proportional moves the home of expert") ||
       refusePlan(d, lrmoePolicyPermute,
@@ -173,7 +179,7 @@ static int comparisonPlans(struct driver *d) {
   RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
   RANK_OK(d->self, lrmoePlanMake(d->planner, demand, &d->plan));
   RANK_OK(d->self, lrmoeStepPrepare(d->step, d->plan, NULL));
-  RANK_OK(d->self, lrmoeDispatch(d->step, data->x, NULL));
+  RANK_OK(d->self, lrmoeDispatch(d->step, driverDevice(d, data->x), NULL));
   return 0;
 }
 
@@ -191,7 +197,8 @@ static int disagreeOnBackward(struct driver *d) {
   lrmoeBackwardConfig_t config = LRMOE_BACKWARD_CONFIG_INITIALIZER;
   config.wire = d->self->rank == 1 ? lrmoeWirePairwise : lrmoeWireDedup;
   lrmoeResult_t got =
-      lrmoeSelect(d->step, d->oracle->ranks[d->self->rank].g, &config, NULL);
+      lrmoeSelect(d->step, driverDevice(d, d->oracle->ranks[d->self->rank].g),
+                  &config, NULL);
   RANK_TRUE(d->self, got == lrmoeInvalidUsage || got == lrmoeRemoteError);
   return 0;
 }
@@ -210,37 +217,43 @@ static int callOutOfOrder(struct driver *d) {
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
   const int64_t *demand = NULL;
   lrmoeHandoff_t handoff = LRMOE_HANDOFF_INITIALIZER;
-  RANK_OK(d->self, lrmoeStepCreate(d->layer, 6, data->topkIdx, data->weights,
-                                   NULL, &d->step));
-  RANK_RESULT(d->self, lrmoeDispatch(d->step, data->x, NULL),
+  RANK_OK(d->self,
+          lrmoeStepCreate(d->layer, 6, driverDevice(d, data->topkIdx),
+                          driverDevice(d, data->weights), NULL, &d->step));
+  RANK_RESULT(d->self, lrmoeDispatch(d->step, driverDevice(d, data->x), NULL),
               lrmoeInvalidUsage);
-  RANK_RESULT(d->self, lrmoeCombine(d->step, d->y, NULL), lrmoeInvalidUsage);
+  RANK_RESULT(d->self, lrmoeCombine(d->step, driverDevice(d, d->y), NULL),
+              lrmoeInvalidUsage);
   RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
   RANK_OK(d->self, lrmoePlanMake(d->planner, demand, &d->plan));
   RANK_OK(d->self, lrmoeStepPrepare(d->step, d->plan, NULL));
   RANK_RESULT(d->self, lrmoeExpertForward(d->step, NULL), lrmoeInvalidUsage);
-  RANK_OK(d->self, lrmoeDispatch(d->step, data->x, NULL));
-  RANK_RESULT(d->self, lrmoeDispatch(d->step, data->x, NULL),
+  RANK_OK(d->self, lrmoeDispatch(d->step, driverDevice(d, data->x), NULL));
+  RANK_RESULT(d->self, lrmoeDispatch(d->step, driverDevice(d, data->x), NULL),
               lrmoeInvalidUsage);
-  RANK_RESULT(d->self, lrmoeSelect(d->step, data->g, NULL, NULL),
+  RANK_RESULT(d->self,
+              lrmoeSelect(d->step, driverDevice(d, data->g), NULL, NULL),
               lrmoeInvalidUsage);
   RANK_OK(d->self, lrmoeExpertForward(d->step, NULL));
-  RANK_OK(d->self, lrmoeCombine(d->step, d->y, NULL));
-  RANK_RESULT(d->self, lrmoeReturn(d->step, d->dx, NULL, NULL),
+  RANK_OK(d->self, lrmoeCombine(d->step, driverDevice(d, d->y), NULL));
+  RANK_RESULT(d->self, lrmoeReturn(d->step, driverDevice(d, d->dx), NULL, NULL),
               lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeStepGetHandoff(d->step, &handoff),
               lrmoeInvalidUsage);
-  RANK_OK(d->self, lrmoeSelect(d->step, data->g, NULL, NULL));
-  RANK_RESULT(d->self, lrmoeSelect(d->step, data->g, NULL, NULL),
+  RANK_OK(d->self, lrmoeSelect(d->step, driverDevice(d, data->g), NULL, NULL));
+  RANK_RESULT(d->self,
+              lrmoeSelect(d->step, driverDevice(d, data->g), NULL, NULL),
               lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeExpertBackward(d->step, NULL), lrmoeInvalidUsage);
-  RANK_OK(d->self, lrmoeAllToAllCompact(d->step, data->x, data->g, NULL));
+  RANK_OK(d->self, lrmoeAllToAllCompact(d->step, driverDevice(d, data->x),
+                                        driverDevice(d, data->g), NULL));
   RANK_OK(d->self, lrmoeStepGetHandoff(d->step, &handoff));
   if (handoff.numPairs)
-    RANK_RESULT(d->self, lrmoeReturn(d->step, d->dx, NULL, NULL),
+    RANK_RESULT(d->self,
+                lrmoeReturn(d->step, driverDevice(d, d->dx), NULL, NULL),
                 lrmoeInvalidUsage);
   RANK_OK(d->self, lrmoeExpertBackward(d->step, NULL));
-  RANK_OK(d->self, lrmoeReturn(d->step, d->dx, NULL, NULL));
+  RANK_OK(d->self, lrmoeReturn(d->step, driverDevice(d, d->dx), NULL, NULL));
   return 0;
 }
 
@@ -256,10 +269,11 @@ END_TEST
 static int useStaleWeights(struct driver *d) {
   if (driverForward(d)) return 1;
   RANK_OK(d->self, lrmoeLayerAdvanceVersion(d->layer));
-  RANK_RESULT(
-      d->self,
-      lrmoeSelect(d->step, d->oracle->ranks[d->self->rank].g, NULL, NULL),
-      lrmoeInvalidUsage);
+  RANK_RESULT(d->self,
+              lrmoeSelect(d->step,
+                          driverDevice(d, d->oracle->ranks[d->self->rank].g),
+                          NULL, NULL),
+              lrmoeInvalidUsage);
   return 0;
 }
 
@@ -278,19 +292,21 @@ static int crowd(struct driver *d) {
   struct driver second = *d;
   if (driverForward(d) || driverForward(&second)) return 1;
   lrmoeStep_t third = NULL;
-  RANK_RESULT(
-      d->self,
-      lrmoeStepCreate(d->layer, 6, data->topkIdx, data->weights, NULL, &third),
-      lrmoeInvalidUsage);
+  RANK_RESULT(d->self,
+              lrmoeStepCreate(d->layer, 6, driverDevice(d, data->topkIdx),
+                              driverDevice(d, data->weights), NULL, &third),
+              lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeLayerDestroy(d->layer), lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeCommDestroy(d->comm), lrmoeInvalidUsage);
-  RANK_OK(d->self, lrmoeSelect(d->step, data->g, NULL, NULL));
-  RANK_RESULT(d->self, lrmoeSelect(second.step, data->g, NULL, NULL),
+  RANK_OK(d->self, lrmoeSelect(d->step, driverDevice(d, data->g), NULL, NULL));
+  RANK_RESULT(d->self,
+              lrmoeSelect(second.step, driverDevice(d, data->g), NULL, NULL),
               lrmoeInvalidUsage);
   /* Giving up a step frees the layer for the other. */
   RANK_OK(d->self, lrmoeStepDestroy(d->step));
   d->step = NULL;
-  RANK_OK(d->self, lrmoeSelect(second.step, data->g, NULL, NULL));
+  RANK_OK(d->self,
+          lrmoeSelect(second.step, driverDevice(d, data->g), NULL, NULL));
   RANK_OK(d->self, lrmoeStepDestroy(second.step));
   RANK_OK(d->self, lrmoePlanDestroy(second.plan));
   return 0;

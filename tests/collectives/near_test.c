@@ -34,8 +34,14 @@ static int countMoves(struct driver *d, int64_t *crossing) {
     int64_t e = d->oracle->ranks[d->self->rank].topkIdx[p];
     crossing[(e * numRanks + d->self->rank) * numRanks + to]++;
   }
-  RANK_OK(d->self, lrmoeAllReduce(crossing, crossing, (size_t)count, lrmoeInt64,
-                                  lrmoeSum, d->comm, NULL));
+  int64_t *all = oracleZeroed(count * numRanks, sizeof *all);
+  lrmoeResult_t result = lrmoeAllGatherHost(
+      d->comm, crossing, all, count * (int64_t)sizeof *crossing, NULL);
+  memset(crossing, 0, (size_t)count * sizeof *crossing);
+  for (int64_t i = 0; i < count * numRanks; i++)
+    crossing[i % count] += all[i];
+  free(all);
+  RANK_OK(d->self, result);
   return 0;
 }
 

@@ -181,6 +181,31 @@ static int refuse(const struct testRank *self, lrmoeComm_t comm) {
   return 0;
 }
 
+/* The same bytes by the caller's own messages, in the order that is told. */
+static int exchangeOwn(const struct testRank *self, lrmoeComm_t comm) {
+  char send[numRanks][4096], recv[numRanks][4096];
+  int target = 0, source = 0, numTargets[numRanks] = {0};
+  RANK_OK(self, lrmoeGroupStart());
+  for (int step = 0; step < numRanks; step++) {
+    RANK_OK(self, lrmoeCommGetPeers(comm, step, &target, &source));
+    RANK_TRUE(self, ++numTargets[target] == 1);
+    memset(send[target], valueOf(self->rank, target), sizeof send[target]);
+    RANK_OK(self, lrmoeSend(send[target], (size_t)bytesOf(self->rank, target),
+                            lrmoeInt8, target, comm, NULL));
+    RANK_OK(self, lrmoeRecv(recv[source], (size_t)bytesOf(source, self->rank),
+                            lrmoeInt8, source, comm, NULL));
+  }
+  RANK_OK(self, lrmoeGroupEnd());
+  for (int p = 0; p < numRanks; p++)
+    for (int64_t i = 0; i < bytesOf(p, self->rank); i++)
+      RANK_TRUE(self, recv[p][i] == valueOf(p, self->rank));
+  RANK_TRUE(self, lrmoeCommGetPeers(comm, numRanks, &target, &source) ==
+                      lrmoeInvalidArgument);
+  RANK_TRUE(self,
+            lrmoeCommGetPeers(comm, 0, NULL, &source) == lrmoeInvalidArgument);
+  return 0;
+}
+
 static int runExchange(const struct testRank *self) {
   lrmoeTopology_t *topologies = self->user;
   lrmoeComm_t comm = NULL;
@@ -189,7 +214,7 @@ static int runExchange(const struct testRank *self) {
   int isBad = exchangeOnce(self, comm);
   for (int i = 0; i < 2 && !isBad; i++) {
     RANK_OK(self, lrmoeCommSetTopology(comm, topologies[i]));
-    isBad = exchangeOnce(self, comm);
+    isBad = exchangeOnce(self, comm) || exchangeOwn(self, comm);
   }
   if (!isBad) isBad = refuse(self, comm);
   if (!isBad) isBad = exchangeOnce(self, comm);

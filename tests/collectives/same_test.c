@@ -202,14 +202,12 @@ static int runAccumulation(const struct testRank *self) {
   failed = failed || driverBackward(&b, NULL, 1);
   addGradients(&a, 1, sums);
   a.isAccumulating = b.isAccumulating = 1;
-  for (int i = 0; i < a.numLocal; i++) {
-    memset(a.dw1[i], 0, (size_t)(fc1 * spec.hidden) * sizeof(float));
-    memset(a.dw2[i], 0, (size_t)(spec.ffn * spec.hidden) * sizeof(float));
-  }
+  driverClearGradients(&a);
   failed = failed || driverBackward(&a, NULL, 0) ||
            driverBackward(&b, NULL, 1) ||
            lrmoeLayerAdvanceVersion(a.layer) != lrmoeInvalidUsage ||
            lrmoeReplicaReduce(a.layer, NULL) != lrmoeSuccess;
+  driverPullGradients(&a);
   addGradients(&a, -1, sums);
   for (int64_t i = 0; i < count && !failed; i++)
     failed = fabsf(sums[i]) > 1e-4f;
@@ -233,8 +231,17 @@ static void readRow(const struct driver *d, const void *rows, int64_t row,
                     float *out) {
   const struct oracleCase *spec = &d->oracle->spec;
   int64_t rowBytes = spec->hidden * (int64_t)lrmoeTypeBytes(spec->type);
-  oracleConvert(spec->type, (const char *)rows + row * rowBytes, lrmoeFloat32,
-                spec->hidden, out);
+  char *raw = oracleZeroed(rowBytes, 1);
+  mirrorFetch(&d->mirrors, (const char *)rows + row * rowBytes, rowBytes, raw);
+  oracleConvert(spec->type, raw, lrmoeFloat32, spec->hidden, out);
+  free(raw);
+}
+
+static int64_t readIndex(const struct driver *d, const int64_t *index,
+                         int64_t i) {
+  int64_t value;
+  mirrorFetch(&d->mirrors, index + i, (int64_t)sizeof value, &value);
+  return value;
 }
 
 /* One pair in double, from the public handoff and the weights alone. */
@@ -265,35 +272,59 @@ static double ownExpert(const struct driver *d, const struct oracleWeights *w,
   return dAlpha;
 }
 
+/* Room for a row of x and one of g, for dx, and for d(alpha). */
+struct ownRows {
+  float *x;
+  float *g;
+  float *dx;
+  float *dAlpha;
+};
+
+static int putOwnRow(struct driver *d, const lrmoeHandoff_t *handoff, int64_t j,
+                     int64_t p, const struct ownRows *rows) {
+  lrmoeHandoffRows_t put = LRMOE_HANDOFF_ROWS_INITIALIZER;
+  int isMoved = p - handoff->offsets[j] >= handoff->stayed[j];
+  float alpha;
+  readRow(d, isMoved ? handoff->movedX : handoff->x,
+          readIndex(d, handoff->xRow, p), rows->x);
+  readRow(d, handoff->g, readIndex(d, handoff->gRow, p), rows->g);
+  mirrorFetch(&d->mirrors, handoff->weights + p, (int64_t)sizeof alpha, &alpha);
+  *rows->dAlpha = (float)ownExpert(d, &d->oracle->experts[handoff->experts[j]],
+                                   rows->x, rows->g, alpha, rows->dx);
+  mirrorPush(&d->mirrors, rows->dx);
+  mirrorPush(&d->mirrors, rows->dAlpha);
+  put.instance = j;
+  put.first = p - handoff->offsets[j];
+  put.rows = 1;
+  put.dx = driverDevice(d, rows->dx);
+  put.dWeights = driverDevice(d, rows->dAlpha);
+  RANK_OK(d->self, lrmoeHandoffPut(d->step, &put, NULL));
+  return 0;
+}
+
 static int runOwnGemms(struct driver *d) {
-  const struct oracleCase *spec = &d->oracle->spec;
+  int64_t hidden = d->oracle->spec.hidden;
   lrmoeHandoff_t handoff = LRMOE_HANDOFF_INITIALIZER;
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
-  RANK_OK(d->self, lrmoeSelectPackSend(d->step, data->x, data->g, NULL, NULL));
+  RANK_OK(d->self, lrmoeSelectPackSend(d->step, driverDevice(d, data->x),
+                                       driverDevice(d, data->g), NULL, NULL));
   RANK_OK(d->self, lrmoeStepGetHandoff(d->step, &handoff));
-  float *rows = calloc((size_t)(3 * spec->hidden), sizeof *rows);
-  if (!rows) abort();
-  for (int64_t j = 0; j < handoff.numInstances; j++) {
-    for (int64_t p = handoff.offsets[j]; p < handoff.offsets[j + 1]; p++) {
-      lrmoeHandoffRows_t put = LRMOE_HANDOFF_ROWS_INITIALIZER;
-      int isMoved = p - handoff.offsets[j] >= handoff.stayed[j];
-      readRow(d, isMoved ? handoff.movedX : handoff.x, handoff.xRow[p], rows);
-      readRow(d, handoff.g, handoff.gRow[p], rows + spec->hidden);
-      float dAlpha = (float)ownExpert(
-          d, &d->oracle->experts[handoff.experts[j]], rows, rows + spec->hidden,
-          handoff.weights[p], rows + 2 * spec->hidden);
-      put.instance = j;
-      put.first = p - handoff.offsets[j];
-      put.rows = 1;
-      put.dx = rows + 2 * spec->hidden;
-      put.dWeights = &dAlpha;
-      lrmoeResult_t result = lrmoeHandoffPut(d->step, &put, NULL);
-      if (result != lrmoeSuccess) free(rows);
-      RANK_OK(d->self, result);
-    }
-  }
-  free(rows);
-  RANK_OK(d->self, lrmoeReturn(d->step, d->dx, d->dWeights, NULL));
+  float *block = oracleZeroed(3 * hidden + 1, sizeof *block);
+  const struct ownRows rows = {block, block + hidden, block + 2 * hidden,
+                               block + 3 * hidden};
+  int failed = 0;
+  mirrorAdd(&d->mirrors, rows.dx, hidden * (int64_t)sizeof *block);
+  mirrorAdd(&d->mirrors, rows.dAlpha, (int64_t)sizeof *block);
+  for (int64_t j = 0; j < handoff.numInstances; j++)
+    for (int64_t p = handoff.offsets[j]; p < handoff.offsets[j + 1] && !failed;
+         p++)
+      failed = putOwnRow(d, &handoff, j, p, &rows);
+  free(block);
+  if (failed) return 1;
+  RANK_OK(d->self, lrmoeReturn(d->step, driverDevice(d, d->dx),
+                               driverDevice(d, d->dWeights), NULL));
+  mirrorPull(&d->mirrors, d->dx);
+  mirrorPull(&d->mirrors, d->dWeights);
   return 0;
 }
 

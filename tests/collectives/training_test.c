@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct oracleCase trainingCase(void) {
   struct oracleCase c = oraclePlainCase();
@@ -52,8 +53,12 @@ static int shareTensor(struct driver *d, int32_t e, int tensor) {
   struct oracleWeights *w = &d->oracle->experts[e];
   void *raw = tensor ? w->w2 : w->w1;
   int64_t count = countOf(d, tensor);
-  RANK_OK(d->self, lrmoeBroadcast(raw, raw, (size_t)count, spec->type,
-                                  d->oracle->homes[e], d->comm, NULL));
+  int64_t bytes = count * (int64_t)lrmoeTypeBytes(spec->type);
+  char *all = oracleZeroed(bytes * spec->numRanks, 1);
+  lrmoeResult_t result = lrmoeAllGatherHost(d->comm, raw, all, bytes, NULL);
+  memcpy(raw, all + d->oracle->homes[e] * bytes, (size_t)bytes);
+  free(all);
+  RANK_OK(d->self, result);
   oracleConvert(spec->type, raw, lrmoeFloat32, count, tensor ? w->w2f : w->w1f);
   return 0;
 }

@@ -236,15 +236,27 @@ START_TEST(topoPerf) {
   ck_assert_int_eq(run(LRMOE_TOPO_PERF, "-g 2 --matrices 2 -r 1 --budget 50 "
                                         "-b 4K -e 64K -J out.json"),
                    0);
-  mustSay("|error|: median");
+  mustSay("|error|, seed 1: median");
+  mustSay("|error|, seed 9001, held out: median");
   json_t *document = readJson("out.json");
   json_t *results = json_object_get(document, "results");
-  ck_assert_int_eq((int)json_array_size(results), 3);
-  json_t *row = json_array_get(results, 0);
-  ck_assert(json_real_value(json_object_get(row, "predicted")) > 0);
-  ck_assert(json_real_value(json_object_get(row, "measured")) > 0);
-  row = json_array_get(results, 2);
+  ck_assert_int_eq((int)json_array_size(results), 5);
+  for (size_t i = 0; i < 4; i++) {
+    json_t *row = json_array_get(results, i);
+    ck_assert(json_real_value(json_object_get(row, "predicted")) > 0);
+    ck_assert(json_real_value(json_object_get(row, "measured")) > 0);
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "seed")),
+                     i < 2 ? 1 : 9001);
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "matrix")),
+                     (int)i % 2);
+  }
+  ck_assert(
+      json_integer_value(
+          json_object_get(json_array_get(results, 0), "bytes")) !=
+      json_integer_value(json_object_get(json_array_get(results, 2), "bytes")));
+  json_t *row = json_array_get(results, 4);
   ck_assert(json_is_real(json_object_get(row, "median_error")));
+  ck_assert(json_is_real(json_object_get(row, "held_out_median_error")));
   ck_assert_int_eq(json_integer_value(json_object_get(row, "wrong")), 0);
   json_decref(document);
 }

@@ -146,7 +146,11 @@ static const struct wrong wrongs[] = {
     {"cpuset=\"0x4\"", "cpuset=\"0xf...f0\"", lrmoeInvalidArgument,
      "is no set"},
     {"type=\"Machine\"", "type=\"Rack\"", lrmoeInvalidArgument,
-     "the first object is no Machine"},
+     "the object at the top is no Machine"},
+    {"</topology>",
+     "<object type=\"Machine\" cpuset=\"0x1\" complete_cpuset=\"0x1\"/>"
+     "</topology>",
+     lrmoeInvalidArgument, "a second object at the top"},
     {"type=\"Core\"", "kind=\"Core\"", lrmoeInvalidArgument,
      "an object without type"},
     {"0000:02:00.0", "0000:zz:00.0", lrmoeInvalidArgument, "is no PCI address"},
@@ -225,21 +229,11 @@ END_TEST
 
 /* ---- Synthetic ---------------------------------------------------------- */
 
-static lrmoeResult_t openSynthetic(const char *text, lrmoeTopology_t *t) {
-  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
-  lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
-  source.kind = lrmoeSourceSynthetic;
-  source.text = text;
-  config.sources = &source;
-  config.numSources = 1;
-  return lrmoeTopologyOpen(&config, t);
-}
-
 START_TEST(syntheticMachine) {
   lrmoeTopology_t t = NULL;
   ASSERT_OK(openSynthetic("package:2 numa:1 core:8 pu:1; gpus=4 nvlink=450 "
                           "nics=4 net=400 cpu=40",
-                          &t));
+                          1, 0, &t));
   ck_assert_int_eq(infoOf(t).numRanks, 8);
   ck_assert_int_eq(infoOf(t).numDomains, 1);
   ASSERT_LINK(t, 0, 7, lrmoeLinkSwitched, 450000000000);
@@ -248,12 +242,12 @@ START_TEST(syntheticMachine) {
   ASSERT_OK(
       openSynthetic("package:2 numa:1 core:2 pu:1; gpus=4 switches=2 pci=30 "
                     "cpu=20",
-                    &t));
+                    1, 0, &t));
   ASSERT_LINK(t, 0, 1, lrmoeLinkHostBridge, 30000000000);
   ASSERT_LINK(t, 0, 2, lrmoeLinkPci, 30000000000);
   ASSERT_LINK(t, 0, 4, lrmoeLinkSockets, 20000000000);
   lrmoeTopologyDestroy(t);
-  ASSERT_OK(openSynthetic("pu:2; gpus=3 mesh=100", &t));
+  ASSERT_OK(openSynthetic("pu:2; gpus=3 mesh=100", 1, 0, &t));
   ASSERT_LINK(t, 2, 1, lrmoeLinkDirect, 100000000000);
   lrmoeTopologyDestroy(t);
 }
@@ -269,7 +263,7 @@ START_TEST(wrongSynthetic) {
       {"pu:1; gpus=65", "within 0..64"},
   };
   lrmoeTopology_t t = NULL;
-  ASSERT_RESULT(openSynthetic(texts[_i][0], &t), lrmoeInvalidArgument);
+  ASSERT_RESULT(openSynthetic(texts[_i][0], 1, 0, &t), lrmoeInvalidArgument);
   ck_assert_msg(strstr(lrmoeGetLastError(), texts[_i][1]) != NULL, "%s: %s",
                 texts[_i][0], lrmoeGetLastError());
 }

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 /* PCIe 4.0 x16: 16 GT/s, 16 lanes, 128 of 130 bits. */
 #define GEN4X16 31507692307
@@ -63,6 +64,91 @@ START_TEST(pciPaths) {
   ck_assert_int_eq(view.ranks[0], 0);
   ck_assert_int_eq(view.ranks[1], 1);
   lrmoeTopologyDestroy(t);
+}
+END_TEST
+
+/* A switch with its uplink, GPUs below it and a peer. */
+#define PART(bus, peer, body)                  \
+  PCI(bus, "0x060400", "16.0 GT/s PCIe", "16", \
+      "<pcilink target=\"" peer "\"/>" body)
+#define TWO_PARTS(first, second)                                               \
+  SYSTEM(CPU("0",                                                              \
+             PART("0000:10:00.0", second,                                      \
+                  GPU("0000:11:00.0", "0", "") GPU("0000:12:00.0", "1", ""))   \
+                 PART("0000:20:00.0", first,                                   \
+                      GPU("0000:21:00.0", "2", "")                             \
+                          NIC("0000:22:00.0", NET("a", "200000", "1", "0x1"))) \
+                     GPU("0000:30:00.0", "3", "")))
+
+/* Parts of one switch reach each other without the processor, all at once. */
+START_TEST(peerSwitches) {
+  lrmoeTopology_t t = open(TWO_PARTS("0000:10:00.0", "0000:20:00.0"));
+  ASSERT_LINK(t, 0, 2, lrmoeLinkPci, GEN4X16);
+  ASSERT_LINK(t, 2, 1, lrmoeLinkPci, GEN4X16);
+  ASSERT_LINK(t, 0, 3, lrmoeLinkHostBridge, GEN4X16);
+  ck_assert_int_eq(linkOf(t, 0, 2).guessed, 1);
+  ck_assert_int_eq(linkOf(t, 0, 1).guessed, 0);
+  ck_assert(hasNote(t, "how fast it reaches its peer 0000:20:00.0"));
+  int across = findResource(t, "bridge 0000:10:00.0 to bridge 0000:20:00.0");
+  lrmoeTopologyResource_t view = LRMOE_TOPOLOGY_RESOURCE_INITIALIZER;
+  ASSERT_OK(lrmoeTopologyGetResource(t, across, &view));
+  ck_assert_int_eq(view.numRanks, 2);
+  ck_assert_int_eq(view.bytesPerSecond, 2 * GEN4X16);
+  /* Both GPUs of the first part to the second's: its own link is what counts,
+   * and the uplinks carry nothing. */
+  int64_t ns = 0, bytes[16] = {[2] = GEN4X16, [4 + 2] = GEN4X16};
+  ASSERT_OK(lrmoeTopologyTrafficNs(t, bytes, &ns));
+  ck_assert_int_eq(ns / 1000000000, 2);
+  /* To the last GPU they do. */
+  int64_t up[16] = {[3] = GEN4X16, [2 * 4 + 3] = GEN4X16};
+  ASSERT_OK(lrmoeTopologyTrafficNs(t, up, &ns));
+  ck_assert_int_eq(ns / 1000000000, 2);
+  lrmoeTopologyDestroy(t);
+}
+END_TEST
+
+START_TEST(peersThatAreNone) {
+  lrmoeTopology_t t = open(TWO_PARTS("0000:44:00.0", "0000:44:00.0"));
+  ASSERT_LINK(t, 0, 2, lrmoeLinkHostBridge, GEN4X16);
+  ck_assert(hasNote(t, "<pcilink> to a switch that is not in the file"));
+  lrmoeTopologyDestroy(t);
+  t = open(TWO_PARTS("0000:20:00.0", "0000:10:00.0"));
+  ck_assert(hasNote(t, "<pcilink> to the switch itself"));
+  lrmoeTopologyDestroy(t);
+  t = open(TWO_PARTS("0000:11:00.0", "0000:21:00.0")); /* GPUs */
+  ASSERT_LINK(t, 0, 2, lrmoeLinkHostBridge, GEN4X16);
+  lrmoeTopologyDestroy(t);
+  t = NULL;
+  ASSERT_RESULT(openText(TWO_PARTS("0000:10:00.0", "0000:44:00.0"), &t),
+                lrmoeInvalidArgument);
+  ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(),
+                               "a link from bridge 0000:20:00.0 to bridge "
+                               "0000:10:00.0, but none back"));
+  ASSERT_RESULT(openText(TWO_PARTS("here", "0000:44:00.0"), &t),
+                lrmoeInvalidArgument);
+  ck_assert_ptr_nonnull(strstr(
+      lrmoeGetLastError(), "target=\"here\" of <pcilink> is no PCI address"));
+}
+END_TEST
+
+/* The names of a card and of links come from the lesser address, wherever that
+ * is in the file. */
+START_TEST(siblingsInAnyOrder) {
+#define FIRST                                               \
+  PCI("0000:10:00.0", "0x060400", "8 GT/s", "16",           \
+      GPU("0000:11:00.0", "0", NVLINK("0000:21:00.0", "4")) \
+          NIC("0000:12:00.0", NET("b", "200000", "1", "0x1")))
+#define SECOND                                        \
+  NIC("0000:12:00.1", NET("a", "200000", "1", "0x1")) \
+  GPU("0000:21:00.0", "1", NVLINK("0000:11:00.0", "4"))
+  lrmoeTopology_t t = open(SYSTEM(CPU("0", FIRST) CPU("1", SECOND)));
+  lrmoeTopology_t other = open(SYSTEM(CPU("1", SECOND) CPU("0", FIRST)));
+  assertSameModel(t, other, "reversed");
+  assertSameLists(t, other, "reversed");
+  ck_assert_int_ge(findResource(t, "NIC 0000:12:00.0 down"), 0);
+  ck_assert_str_eq(nodeOf(t, 2).bus, "0000:10:00.0");
+  lrmoeTopologyDestroy(t);
+  lrmoeTopologyDestroy(other);
 }
 END_TEST
 
@@ -238,6 +324,9 @@ int main(void) {
   tcase_add_test(tcase, linksBetweenGpus);
   tcase_add_test(tcase, linksThroughSwitches);
   tcase_add_test(tcase, pciPaths);
+  tcase_add_test(tcase, peerSwitches);
+  tcase_add_test(tcase, peersThatAreNone);
+  tcase_add_test(tcase, siblingsInAnyOrder);
   tcase_add_test(tcase, amd);
   tcase_add_test(tcase, chipToChip);
   tcase_add_test(tcase, dividedGpu);

@@ -27,6 +27,15 @@ lrmoeResult_t openCopies(const char *text, int copies, int numRanks,
   return openSource(&source, numRanks, topology);
 }
 
+lrmoeResult_t openSynthetic(const char *text, int copies, int numRanks,
+                            lrmoeTopology_t *topology) {
+  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
+  source.kind = lrmoeSourceSynthetic;
+  source.text = text;
+  source.copies = copies;
+  return openSource(&source, numRanks, topology);
+}
+
 lrmoeResult_t openText(const char *text, lrmoeTopology_t *topology) {
   return openCopies(text, 1, 0, topology);
 }
@@ -111,4 +120,37 @@ void assertSameModel(lrmoeTopology_t a, lrmoeTopology_t b, const char *what) {
                      (size_t)one.numRanks * sizeof *one.ranks);
   }
   ck_assert_msg(left.machineKey == right.machineKey, "%s: another key", what);
+}
+
+static void assertSameNode(const lrmoeTopologyNode_t *a,
+                           const lrmoeTopologyNode_t *b, const char *what) {
+  ck_assert_msg(a->kind == b->kind && a->parent == b->parent &&
+                    a->host == b->host && strcmp(a->name, b->name) == 0 &&
+                    strcmp(a->bus, b->bus) == 0 &&
+                    a->bytesPerSecond == b->bytesPerSecond &&
+                    a->firstRank == b->firstRank,
+                "%s: node %s %s in the place of %s %s", what, b->bus, b->name,
+                a->bus, a->name);
+}
+
+void assertSameLists(lrmoeTopology_t a, lrmoeTopology_t b, const char *what) {
+  lrmoeTopologyInfo_t left = infoOf(a), right = infoOf(b);
+  ck_assert_int_eq(left.numNodes, right.numNodes);
+  ck_assert_int_eq(left.numWires, right.numWires);
+  for (int i = 0; i < left.numNodes; i++) {
+    lrmoeTopologyNode_t one = nodeOf(a, i), other = nodeOf(b, i);
+    assertSameNode(&one, &other, what);
+  }
+  for (int i = 0; i < left.numWires; i++) {
+    lrmoeTopologyWire_t one = LRMOE_TOPOLOGY_WIRE_INITIALIZER, other = one;
+    ASSERT_OK(lrmoeTopologyGetWire(a, i, &one));
+    ASSERT_OK(lrmoeTopologyGetWire(b, i, &other));
+    ck_assert_msg(one.from == other.from && one.to == other.to &&
+                      one.count == other.count,
+                  "%s: link %d is another", what, i);
+  }
+  for (int i = 0; i < left.numResources; i++)
+    ck_assert_msg(strcmp(resourceOf(a, i).name, resourceOf(b, i).name) == 0,
+                  "%s: resource %s in the place of %s", what,
+                  resourceOf(b, i).name, resourceOf(a, i).name);
 }

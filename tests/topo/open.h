@@ -11,6 +11,10 @@ lrmoeResult_t openText(const char *text, lrmoeTopology_t *topology);
 lrmoeResult_t openCopies(const char *text, int copies, int numRanks,
                          lrmoeTopology_t *topology);
 
+/* Hosts by a synthetic description; numRanks 0: one per device. */
+lrmoeResult_t openSynthetic(const char *text, int copies, int numRanks,
+                            lrmoeTopology_t *topology);
+
 lrmoeTopologyInfo_t infoOf(lrmoeTopology_t topology);
 lrmoeLink_t linkOf(lrmoeTopology_t topology, int from, int to);
 lrmoeTopologyRank_t rankOf(lrmoeTopology_t topology, int rank);
@@ -25,6 +29,10 @@ int hasNote(lrmoeTopology_t topology, const char *text);
 /* Asserts that the two say the same of every two ranks, of every rank's place
  * and of every shared resource, names aside. */
 void assertSameModel(lrmoeTopology_t a, lrmoeTopology_t b, const char *what);
+
+/* And that they list the same devices, links and resources, by name, in the
+ * same order. */
+void assertSameLists(lrmoeTopology_t a, lrmoeTopology_t b, const char *what);
 
 #define ASSERT_LINK(topology, from, to, class, rate)                      \
   do {                                                                    \

@@ -24,12 +24,21 @@ static struct lrmoeTopology *create(int numRanks, int isCalibrated) {
   return topology;
 }
 
-static char *profileText(void) {
-  struct lrmoeTopology *topology = create(4, 1);
-  char *text = NULL;
-  ASSERT_OK(lrmoeProfileWrite(topology, &text));
-  lrmoeTopologyDestroy(topology);
-  return text;
+/* What most tests begin with: a topology without and one with a calibration,
+ * and the profile of the latter. */
+static struct lrmoeTopology *plain, *calibrated;
+static char *text;
+
+static void setUp(void) {
+  plain = create(4, 0);
+  calibrated = create(4, 1);
+  ASSERT_OK(lrmoeProfileWrite(calibrated, &text));
+}
+
+static void tearDown(void) {
+  lrmoeTopologyDestroy(plain);
+  lrmoeTopologyDestroy(calibrated);
+  free(text);
 }
 
 static void sameFits(lrmoeTopology_t left, lrmoeTopology_t right) {
@@ -43,28 +52,27 @@ static void sameFits(lrmoeTopology_t left, lrmoeTopology_t right) {
 }
 
 START_TEST(applied) {
-  struct lrmoeTopology *topology = create(4, 1);
   lrmoeLink_t link;
-  ASSERT_OK(lrmoeTopologyGetLink(topology, 0, 3, &link));
+  ASSERT_OK(lrmoeTopologyGetLink(calibrated, 0, 3, &link));
   ck_assert_int_eq(link.guessed, 0);
   ck_assert_int_eq(link.linkClass, lrmoeLinkMemory);
   ck_assert_int_eq(link.bytesPerSecond, 8000000000);
   lrmoeTopologyFit_t fit = LRMOE_TOPOLOGY_FIT_INITIALIZER;
-  ASSERT_OK(lrmoeTopologyGetFit(topology, 4, &fit)); /* sorted: all is last */
+  ASSERT_OK(lrmoeTopologyGetFit(calibrated, 4, &fit)); /* sorted: all is last */
   ck_assert_int_eq(fit.pattern, lrmoePatternAll);
   ck_assert_int_eq(fit.bytesPerSecond, 16000000000);
   ck_assert_int_eq(fit.medianErrorPpm, 3);
   ck_assert_int_eq(fit.worstErrorPpm, 4);
   ck_assert_int_eq(fit.numSamples, 5);
-  ASSERT_RESULT(lrmoeTopologyGetFit(topology, 5, &fit), lrmoeInvalidArgument);
-  ASSERT_RESULT(lrmoeTopologyGetFit(topology, -1, &fit), lrmoeInvalidArgument);
+  ASSERT_RESULT(lrmoeTopologyGetFit(calibrated, 5, &fit), lrmoeInvalidArgument);
+  ASSERT_RESULT(lrmoeTopologyGetFit(calibrated, -1, &fit),
+                lrmoeInvalidArgument);
   struct lrmoeFit twice[] = {fits[0], fits[1], fits[0]};
-  ASSERT_RESULT(lrmoeTopologyApplyFits(topology, twice, 3),
+  ASSERT_RESULT(lrmoeTopologyApplyFits(calibrated, twice, 3),
                 lrmoeInvalidArgument);
   ck_assert_str_eq(lrmoeGetLastError(),
                    "two fits of pattern all, class memory");
-  ck_assert_int_eq(topology->numFits, 5);
-  lrmoeTopologyDestroy(topology);
+  ck_assert_int_eq(calibrated->numFits, 5);
 }
 END_TEST
 
@@ -77,42 +85,41 @@ static int64_t predict(struct lrmoeTopology *topology, const int64_t *traffic) {
 }
 
 START_TEST(predictions) {
-  struct lrmoeTopology *topology = create(4, 1);
   const int64_t n = 8000000; /* one rank copies it in 1 ms */
   /* One message: one core. */
-  ck_assert_int_eq(predict(topology, (int64_t[16]){[1] = n}), 1000000);
+  ck_assert_int_eq(predict(calibrated, (int64_t[16]){[1] = n}), 1000000);
   /* One receiver of three: one core. */
   ck_assert_int_eq(
-      predict(topology,
+      predict(calibrated,
               (int64_t[16]){[0 * 4 + 3] = n, [4 + 3] = n, [8 + 3] = n}),
       3000000);
   /* All ranks alike: two cores for four ranks. */
   int64_t ring[16] = {[1] = n, [4 + 2] = n, [8 + 3] = n, [12] = n};
-  ck_assert_int_eq(predict(topology, ring), 2000000);
+  ck_assert_int_eq(predict(calibrated, ring), 2000000);
   /* Two receivers: a core each. */
-  ck_assert_int_eq(predict(topology, (int64_t[16]){[1] = n, [4] = n}), 1000000);
+  ck_assert_int_eq(predict(calibrated, (int64_t[16]){[1] = n, [4] = n}),
+                   1000000);
   /* Four, one with four times as much: 4 units at half speed are 2 ms, and the
    * three that are left of it take 3. */
   ring[1] = 4 * n;
-  ck_assert_int_eq(predict(topology, ring), 5000000);
+  ck_assert_int_eq(predict(calibrated, ring), 5000000);
   /* What stays at home is copied too. */
-  ck_assert_int_eq(predict(topology, (int64_t[16]){[0] = n}), 1000000);
-  ck_assert_int_eq(predict(topology, (int64_t[16]){0}), 0);
+  ck_assert_int_eq(predict(calibrated, (int64_t[16]){[0] = n}), 1000000);
+  ck_assert_int_eq(predict(calibrated, (int64_t[16]){0}), 0);
   int64_t ns = 77;
-  ASSERT_RESULT(lrmoeTopologyTrafficNs(topology, (int64_t[16]){[5] = -1}, &ns),
-                lrmoeInvalidArgument);
+  ASSERT_RESULT(
+      lrmoeTopologyTrafficNs(calibrated, (int64_t[16]){[5] = -1}, &ns),
+      lrmoeInvalidArgument);
   ck_assert_int_eq(ns, 77);
   /* Sums that no int64 holds. */
   int64_t most[16] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX,
                       INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
-  ck_assert_int_ge(predict(topology, most), INT64_MAX / 16);
-  lrmoeTopologyDestroy(topology);
+  ck_assert_int_ge(predict(calibrated, most), INT64_MAX / 16);
 }
 END_TEST
 
 /* More bytes never take less time. */
 START_TEST(monotone) {
-  struct lrmoeTopology *topology = create(4, 1);
   uint64_t state = 7;
   for (int i = 0; i < 2000; i++) {
     int64_t traffic[16];
@@ -120,27 +127,21 @@ START_TEST(monotone) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       traffic[j] = state >> 62 ? (int64_t)(state >> 40) : 0;
     }
-    int64_t before = predict(topology, traffic);
+    int64_t before = predict(calibrated, traffic);
     traffic[i % 16] += 100000;
-    ck_assert_int_ge(predict(topology, traffic) + 64, before);
+    ck_assert_int_ge(predict(calibrated, traffic) + 64, before);
   }
-  lrmoeTopologyDestroy(topology);
 }
 END_TEST
 
 /* ---- Profiles ----------------------------------------------------------- */
 
 START_TEST(roundTrip) {
-  char *text = profileText();
-  struct lrmoeTopology *topology = create(4, 0), *other = create(4, 1);
-  ASSERT_OK(lrmoeProfileRead("p", text, strlen(text), topology));
-  sameFits(topology, other);
+  ASSERT_OK(lrmoeProfileRead("p", text, strlen(text), plain));
+  sameFits(plain, calibrated);
   lrmoeLink_t link;
-  ASSERT_OK(lrmoeTopologyGetLink(topology, 0, 1, &link));
+  ASSERT_OK(lrmoeTopologyGetLink(plain, 0, 1, &link));
   ck_assert_int_eq(link.guessed, 0);
-  lrmoeTopologyDestroy(topology);
-  lrmoeTopologyDestroy(other);
-  free(text);
 }
 END_TEST
 
@@ -149,55 +150,50 @@ START_TEST(files) {
   int descriptor = mkstemp(path);
   ck_assert_int_ge(descriptor, 0);
   close(descriptor);
-  struct lrmoeTopology *topology = create(4, 1), *plain = create(4, 0);
   ASSERT_RESULT(lrmoeTopologySaveProfile(plain, path), lrmoeInvalidUsage);
   ASSERT_RESULT(lrmoeTopologyLoadProfile(plain, path),
                 lrmoeCorrupt); /* empty */
-  ASSERT_OK(lrmoeTopologySaveProfile(topology, path));
-  ASSERT_OK(lrmoeTopologySaveProfile(topology, path)); /* replaces it */
+  ASSERT_OK(lrmoeTopologySaveProfile(calibrated, path));
+  ASSERT_OK(lrmoeTopologySaveProfile(calibrated, path)); /* replaces it */
   ASSERT_OK(lrmoeTopologyLoadProfile(plain, path));
-  sameFits(topology, plain);
-  ASSERT_OK(lrmoeTopologySaveProfile(topology, "/dev/null"));
+  sameFits(calibrated, plain);
+  ASSERT_OK(lrmoeTopologySaveProfile(calibrated, "/dev/null"));
   ck_assert_int_eq(access("/dev/null", W_OK), 0);
-  ASSERT_RESULT(lrmoeTopologySaveProfile(topology, "/nonexistent/p"),
+  ASSERT_RESULT(lrmoeTopologySaveProfile(calibrated, "/nonexistent/p"),
                 lrmoeSystemError);
-  ASSERT_RESULT(lrmoeTopologyLoadProfile(topology, "/nonexistent/p"),
+  ASSERT_RESULT(lrmoeTopologyLoadProfile(calibrated, "/nonexistent/p"),
                 lrmoeSystemError);
-  ASSERT_RESULT(lrmoeTopologyLoadProfile(topology, "/tmp"), lrmoeSystemError);
-  ASSERT_RESULT(lrmoeTopologyLoadProfile(topology, "/dev/zero"), lrmoeCorrupt);
-  ASSERT_RESULT(lrmoeTopologyLoadProfile(topology, NULL), lrmoeInvalidArgument);
+  ASSERT_RESULT(lrmoeTopologyLoadProfile(calibrated, "/tmp"), lrmoeSystemError);
+  ASSERT_RESULT(lrmoeTopologyLoadProfile(calibrated, "/dev/zero"),
+                lrmoeCorrupt);
+  ASSERT_RESULT(lrmoeTopologyLoadProfile(calibrated, NULL),
+                lrmoeInvalidArgument);
   ASSERT_RESULT(lrmoeTopologySaveProfile(NULL, path), lrmoeInvalidArgument);
   unlink(path);
-  lrmoeTopologyDestroy(topology);
-  lrmoeTopologyDestroy(plain);
 }
 END_TEST
 
 START_TEST(ofAnother) {
-  char *text = profileText();
   struct lrmoeTopology *topology = create(5, 0);
   ASSERT_RESULT(lrmoeProfileRead("p", text, strlen(text), topology),
                 lrmoeInvalidArgument);
   ck_assert_str_eq(lrmoeGetLastError(), "p is of 4 ranks, the topology has 5");
   lrmoeTopologyDestroy(topology);
-  topology = create(4, 0);
-  topology->machineKey ^= 1;
-  ASSERT_RESULT(lrmoeProfileRead("p", text, strlen(text), topology),
+  plain->machineKey ^= 1;
+  ASSERT_RESULT(lrmoeProfileRead("p", text, strlen(text), plain),
                 lrmoeInvalidArgument);
   ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), "p is of another machine"));
-  ck_assert_int_eq(topology->numFits, 0);
-  ck_assert_int_eq(topology->calibrated, 0);
-  lrmoeTopologyDestroy(topology);
-  free(text);
+  ck_assert_int_eq(plain->numFits, 0);
+  ck_assert_int_eq(plain->calibrated, 0);
 }
 END_TEST
 
 /* The text with its first `from` replaced. */
-static char *replaced(const char *text, const char *from, const char *to) {
-  const char *at = strstr(text, from);
-  ck_assert_msg(at != NULL, "no %s in %s", from, text);
-  char *made = calloc(1, strlen(text) + strlen(to) + 1);
-  memcpy(made, text, (size_t)(at - text));
+static char *replaced(const char *whole, const char *from, const char *to) {
+  const char *at = strstr(whole, from);
+  ck_assert_msg(at != NULL, "no %s in %s", from, whole);
+  char *made = calloc(1, strlen(whole) + strlen(to) + 1);
+  memcpy(made, whole, (size_t)(at - whole));
   strcat(made, to);
   strcat(made, at + strlen(from));
   return made;
@@ -241,59 +237,46 @@ static const struct {
 };
 
 START_TEST(faultsAreNamed) {
-  char *text = profileText();
   char *wrong = replaced(text, faults[_i].from, faults[_i].to);
-  struct lrmoeTopology *topology = create(4, 0);
-  lrmoeResult_t result = lrmoeProfileRead("p", wrong, strlen(wrong), topology);
+  lrmoeResult_t result = lrmoeProfileRead("p", wrong, strlen(wrong), plain);
   ck_assert_msg(result == faults[_i].result, "%s: %s", faults[_i].to,
                 lrmoeGetErrorString(result));
   ck_assert_msg(strstr(lrmoeGetLastError(), faults[_i].message) != NULL, "%s",
                 lrmoeGetLastError());
-  ck_assert_int_eq(topology->numFits, 0);
-  lrmoeTopologyDestroy(topology);
+  ck_assert_int_eq(plain->numFits, 0);
   free(wrong);
-  free(text);
 }
 END_TEST
 
 /* Every truncation, and every byte changed: refused, or the same figures. */
 START_TEST(damaged) {
-  char *text = profileText();
   size_t length = strlen(text);
-  struct lrmoeTopology *whole = create(4, 1), *topology = create(4, 0);
   for (size_t i = 0; i < 2 * length; i++) {
     char kept = text[i / 2];
     if (i % 2) text[i / 2] = (char)(kept ^ (1 << (i / 2 % 7)));
     lrmoeResult_t result =
-        lrmoeProfileRead("p", text, i % 2 ? length : i / 2, topology);
+        lrmoeProfileRead("p", text, i % 2 ? length : i / 2, plain);
     text[i / 2] = kept;
     ck_assert(i % 2 || result == lrmoeCorrupt);
     if (result != lrmoeSuccess) {
-      ck_assert_int_eq(topology->numFits, 0);
+      ck_assert_int_eq(plain->numFits, 0);
       continue;
     }
-    sameFits(whole, topology);
-    lrmoeFree(topology->fits);
-    topology->fits = NULL;
-    topology->numFits = 0;
+    sameFits(calibrated, plain);
+    lrmoeFree(plain->fits);
+    plain->fits = NULL;
+    plain->numFits = 0;
   }
-  lrmoeTopologyDestroy(topology);
-  lrmoeTopologyDestroy(whole);
-  free(text);
 }
 END_TEST
 
 START_TEST(allocationFaults) {
-  char *text = profileText();
-  struct lrmoeTopology *topology = create(4, 0);
   lrmoeAllocFailAt(1);
-  ASSERT_RESULT(lrmoeProfileRead("p", text, strlen(text), topology),
+  ASSERT_RESULT(lrmoeProfileRead("p", text, strlen(text), plain),
                 lrmoeOutOfMemory);
   lrmoeAllocFailAt(0);
-  ck_assert_int_eq(topology->numFits, 0);
-  ASSERT_OK(lrmoeProfileRead("p", text, strlen(text), topology));
-  lrmoeTopologyDestroy(topology);
-  free(text);
+  ck_assert_int_eq(plain->numFits, 0);
+  ASSERT_OK(lrmoeProfileRead("p", text, strlen(text), plain));
 }
 END_TEST
 
@@ -301,6 +284,7 @@ int main(void) {
   Suite *suite = suite_create("profile");
   TCase *tcase = tcase_create("profile");
   tcase_set_timeout(tcase, 120);
+  tcase_add_checked_fixture(tcase, setUp, tearDown);
   tcase_add_test(tcase, applied);
   tcase_add_test(tcase, predictions);
   tcase_add_test(tcase, monotone);

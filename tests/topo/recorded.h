@@ -5,26 +5,21 @@
 
 #include "topo/open.h"
 
-/* What the public documents of the machine say. */
-struct recorded {
-  const char *file;
-  int ranks;
-  int domains; /* NVLink or xGMI */
-  /* Rank 0 to rank 1, and to the last: class, MB/s. */
-  lrmoeLinkClass_t near;
-  int64_t nearMegabytes;
-  lrmoeLinkClass_t far;
-  int64_t farMegabytes;
-  int sharers;              /* ranks that have rank 0's first port too */
-  int64_t networkMegabytes; /* between rank 0s of two such hosts; 0: guessed,
-                               because the file does not say */
-};
-
+/* A file that is refused, and a part of what is said. */
 struct refusedFile {
   const char *file;
   lrmoeResult_t result;
-  const char *message; /* part of it */
+  const char *message;
 };
+
+/* Rows that begin with the name of a file. */
+struct recordedTable {
+  const void *rows;
+  size_t rowBytes;
+  size_t numRows;
+};
+#define RECORDED_TABLE(rows) \
+  { rows, sizeof *(rows), sizeof(rows) / sizeof *(rows) }
 
 /* Path of a folder of the recordings. */
 int recordedFolder(const char *folder, char *path, size_t bytes);
@@ -32,5 +27,28 @@ int recordedFolder(const char *folder, char *path, size_t bytes);
 /* Path of a recorded file in a folder, or 0 with a message where it is not. */
 int recordedPath(const char *folder, const char *file, char *path,
                  size_t bytes);
+
+/* Opens a file of a folder and asserts how many ranks and NVLink domains it
+ * has; NULL where it is not there. */
+lrmoeTopology_t recordedOpen(const char *folder, const char *file, int ranks,
+                             int domains);
+
+/* Asserts the way from rank 0 to another: MB/s, rounded down. */
+void recordedWay(lrmoeTopology_t topology, const char *file, int to,
+                 lrmoeLinkClass_t linkClass, int64_t megabytes);
+
+/* Asserts that the file, where it is, is refused as it should be. */
+void recordedRefused(const char *folder, const struct refusedFile *refused);
+
+/* Calls visit with the path and the name of each XML file of a folder; how many
+ * there are, 0 with a message where the folder is not. */
+int recordedEach(const char *folder,
+                 void (*visit)(void *context, const char *path,
+                               const char *name),
+                 void *context);
+
+/* Asserts that each XML file of a folder has a row. */
+void recordedAllListed(const char *folder, const struct recordedTable *tables,
+                       int numTables);
 
 #endif

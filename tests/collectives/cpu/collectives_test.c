@@ -298,7 +298,7 @@ static int split(const struct testRank *self) {
   RANK_OK(self, testJoin(self, 0, &comm));
   /* The last rank takes no part; the others by parity, backwards. */
   int color = me == n - 1 && n > 1 ? -5 : me % 2;
-  RANK_OK(self, lrmoeCpuCommSplit(comm, color, -me, &part));
+  RANK_OK(self, CPU->commSplit(comm, color, -me, &part));
   RANK_TRUE(self, (part == NULL) == (color < 0));
   if (part) {
     int last = n > 1 ? n - 2 : 0, numPart = 0;

@@ -13,15 +13,14 @@ const int rankCounts[numRankCounts] = {1, 2, 3, 4, 7, 9};
 
 void *testBuffer(size_t bytes, int onHeap) {
   void *buffer = NULL;
-  if (!onHeap) return malloc(bytes + 1);
-  return CPU->memAlloc(&buffer, bytes) == lrmoeSuccess ? buffer : NULL;
+  lrmoeResult_t result =
+      onHeap ? CPU->memAlloc(&buffer, bytes) : lrmoeUnsupported;
+  if (result == lrmoeUnsupported) return malloc(bytes + 1);
+  return result == lrmoeSuccess ? buffer : NULL;
 }
 
 void testBufferFree(void *buffer, int onHeap) {
-  if (onHeap)
-    CPU->memFree(buffer);
-  else
-    free(buffer);
+  if (!onHeap || CPU->memFree(buffer) == lrmoeUnsupported) free(buffer);
 }
 
 /* A pattern whose period, a prime, is no divisor of any chunk. */
@@ -59,8 +58,8 @@ int testMatches(const void *buffer, size_t bytes, int from, int to,
 
 lrmoeResult_t testJoin(const struct testRank *self, int64_t timeoutMs,
                        struct ncclComm **comm) {
-  return lrmoeCpuCommInit(self->numRanks, &self->id, self->rank, timeoutMs,
-                          comm);
+  return CPU->commInit(self->numRanks, &self->id, self->rank,
+                       testTransportTimeout(timeoutMs), comm);
 }
 
 lrmoeResult_t testExchange(const struct testRank *self, struct ncclComm *comm) {
@@ -75,14 +74,16 @@ int testErrorHas(const char *text) {
 int testFailedBy(const struct testRank *self, struct ncclComm *comm,
                  lrmoeResult_t got, lrmoeResult_t result, const char *text) {
   lrmoeResult_t state = lrmoeSuccess;
-  char first[512];
+  char why[512];
   RANK_TRUE(self, got == result);
-  if (!testErrorHas(text)) fprintf(stderr, "%s\n", lrmoeGetLastError());
-  RANK_TRUE(self, testErrorHas(text));
-  snprintf(first, sizeof first, "%s", lrmoeGetLastError());
-  RANK_TRUE(self, testExchange(self, comm) == result && testErrorHas(first));
+  const char *found = strstr(lrmoeGetLastError(), text);
+  if (!found) fprintf(stderr, "%s\n", lrmoeGetLastError());
+  RANK_TRUE(self, found);
+  /* What stands before it may name the call. */
+  snprintf(why, sizeof why, "%s", found);
+  RANK_TRUE(self, testExchange(self, comm) == result && testErrorHas(why));
   RANK_OK(self, CPU->commGetAsyncError(comm, &state));
-  RANK_TRUE(self, state == result && testErrorHas(first));
+  RANK_TRUE(self, state == result && testErrorHas(why));
   RANK_OK(self, CPU->commDestroy(comm));
   return 0;
 }
@@ -125,6 +126,12 @@ int64_t testNowMs(void) {
 void testSleepMs(int64_t ms) {
   struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
   nanosleep(&pause, NULL);
+}
+
+void testMeet(struct testShared *shared, int word, int numRanks) {
+  atomic_fetch_add(&shared->words[word], 1);
+  while (atomic_load(&shared->words[word]) < numRanks)
+    testSleepMs(1);
 }
 
 struct testShared *testSharedMake(void) {

@@ -1,11 +1,25 @@
-/* What the tests of the CPU transport share. */
+/* What the tests of transports share.  Those of the CPU transport and of the
+ * NCCL filler over its stand-in are the same programs, each linked with its own
+ * transport. */
 #ifndef LRMOE_TESTS_COLLECTIVES_CPU_RANKS_H
 #define LRMOE_TESTS_COLLECTIVES_CPU_RANKS_H
 
 #include "collectives/transport.h"
 #include "support/ranks.h"
 
-#define CPU (&lrmoeCpuTransport)
+/* The transport under test. */
+const struct lrmoeTransport *testTransport(void);
+
+/* The time-out to join with, so that the communicators that this thread makes
+ * from now on have this one. */
+int64_t testTransportTimeout(int64_t timeoutMs);
+
+/* As lrmoeCpuFailAt; and how many allocations it makes at least in the life of
+ * a communicator. */
+int64_t testTransportFailAt(int64_t n);
+extern const int testTransportAllocations;
+
+#define CPU testTransport()
 
 /* Numbers of ranks that the loops of a test case run over. */
 enum {
@@ -52,5 +66,9 @@ struct testShared {
   _Atomic int64_t words[64];
 };
 struct testShared *testSharedMake(void);
+
+/* Returns when numRanks ranks have come to this word: a barrier that no
+ * communicator has a part in. */
+void testMeet(struct testShared *shared, int word, int numRanks);
 
 #endif

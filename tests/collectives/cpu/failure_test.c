@@ -18,12 +18,16 @@ enum {
 static int mismatch(const struct testRank *self) {
   struct ncclComm *comm = NULL;
   float data[12] = {0};
-  lrmoeResult_t got = lrmoeSuccess, result = lrmoeInvalidUsage;
+  lrmoeResult_t result = lrmoeInvalidUsage;
   RANK_OK(self, testJoin(self, longMs, &comm));
+  /* All have joined then; rank 2 may hear of the others' failure here. */
+  lrmoeResult_t got = testExchange(self, comm);
+  RANK_TRUE(self, got == lrmoeSuccess || self->rank == 2);
   if (self->rank == 0) got = CPU->send(data, 10, lrmoeFloat32, 1, comm, NULL);
   if (self->rank == 1) got = CPU->recv(data, 12, lrmoeFloat32, 0, comm, NULL);
   if (self->rank == 2) {
-    got = CPU->recv(data, 1, lrmoeFloat32, 0, comm, NULL);
+    if (got == lrmoeSuccess)
+      got = CPU->recv(data, 1, lrmoeFloat32, 0, comm, NULL);
     result = lrmoeRemoteError;
   }
   return testFailedBy(

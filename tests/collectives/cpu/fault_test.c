@@ -47,7 +47,7 @@ static lrmoeResult_t live(const struct testRank *self, struct ncclComm *comm,
   LRMOE_CHECK(talk(self, comm, buffers[0], buffers[1]));
   LRMOE_CHECK(talk(self, comm, buffers[1], buffers[0]));
   LRMOE_CHECK(CPU->commWindowRegister(comm, buffers[1], 100, &window, 0));
-  LRMOE_CHECK(lrmoeCpuCommSplit(comm, 0, 0, &part));
+  LRMOE_CHECK(CPU->commSplit(comm, 0, 0, &part));
   lrmoeResult_t result = testExchange(self, part);
   lrmoeResult_t left = CPU->commDestroy(part);
   if (result == lrmoeSuccess) result = left;
@@ -105,14 +105,14 @@ static int sweepSteps(struct sweep *sweep, int victim, int stride) {
 }
 
 START_TEST(fault_at_every_step) {
-  struct sweep sweep = {testSharedMake(), lrmoeCpuFailAt};
+  struct sweep sweep = {testSharedMake(), testTransportFailAt};
   ck_assert_int_ge(sweepSteps(&sweep, _i, 1), 40);
 }
 END_TEST
 
 START_TEST(fault_at_every_allocation) {
   struct sweep sweep = {testSharedMake(), lrmoeAllocFailAt};
-  ck_assert_int_ge(sweepSteps(&sweep, _i, 1), 10);
+  ck_assert_int_ge(sweepSteps(&sweep, _i, 1), testTransportAllocations);
 }
 END_TEST
 

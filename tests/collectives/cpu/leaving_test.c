@@ -224,7 +224,7 @@ static int broke(const struct testRank *self) {
   RANK_OK(self, testJoin(self, longMs, &comm));
   if (self->rank == 1) {
     RANK_TRUE(self, LRMOE_FAIL(lrmoeOutOfMemory, "no memory for 77 rows"));
-    lrmoeCpuCommBreak(comm);
+    CPU->commBreak(comm);
     return testFailedBy(self, comm, testExchange(self, comm), lrmoeRemoteError,
                         "no memory for 77 rows");
   }

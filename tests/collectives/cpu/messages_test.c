@@ -173,7 +173,7 @@ static int several(const struct testRank *self) {
   struct ncclComm *comm = NULL, *reverse = NULL;
   int n = self->numRanks, me = self->rank;
   RANK_OK(self, testJoin(self, 0, &comm));
-  RANK_OK(self, lrmoeCpuCommSplit(comm, 0, -me, &reverse));
+  RANK_OK(self, CPU->commSplit(comm, 0, -me, &reverse));
   int64_t own = me, in = -1, fromReverse = -1, sum = me + 1;
   int64_t all[16] = {0};
   for (int round = 0; round < 50; round++) {

@@ -98,6 +98,11 @@ struct simtWork {
 };
 int simtEnqueue(struct CUstream_st *stream, const struct simtWork *work);
 
+/* The same for a stand-in for NCCL, which finds it by name: work that uses
+ * device memory and may wait for peers, and has error reports of its own. */
+int lrmoeSimtStreamEnqueue(struct CUstream_st *stream, void (*work)(void *),
+                           void *argument);
+
 /* Something changed that a `ready` looks at. */
 void simtWake(void);
 

@@ -188,6 +188,20 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
   return cudaSuccess;
 }
 
+int lrmoeSimtStreamEnqueue(struct CUstream_st *stream, void (*work)(void *),
+                           void *argument) {
+  Call call(stream);
+  if (call.isRefused()) return note(call.refusal);
+  Operation operation;
+  operation.what = "a communicator's work";
+  operation.run = [work, argument] {
+    work(argument);
+    return std::string();
+  };
+  call.queue.enqueue(*call.stream, std::move(operation));
+  return cudaSuccess;
+}
+
 int simtEnqueue(struct CUstream_st *stream, const struct simtWork *work) {
   Call call(stream);
   if (call.isRefused()) return note(call.refusal);

@@ -1,0 +1,65 @@
+/* The emulated CUDA: looked up by name, since the stand-in is used without it
+ * too, and never a dependency. */
+#include "standin.h"
+
+#include <dlfcn.h>
+
+static struct {
+  int (*streamEnqueue)(struct CUstream_st *stream, standinWorkFunction work,
+                       void *argument);
+  void (*accessBegin)(void);
+  void (*accessEnd)(void);
+  int (*getDevice)(int *device);
+  int (*memAlloc)(void **pointer, size_t bytes);
+  int (*memFree)(void *pointer);
+} host;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* POSIX gives functions as data pointers; ISO C has no cast for it. */
+static void look(void) {
+  *(void **)&host.streamEnqueue = dlsym(RTLD_DEFAULT, "lrmoeSimtStreamEnqueue");
+  *(void **)&host.accessBegin = dlsym(RTLD_DEFAULT, "lrmoeSimtAccessBegin");
+  *(void **)&host.accessEnd = dlsym(RTLD_DEFAULT, "lrmoeSimtAccessEnd");
+  if (!host.streamEnqueue) return;
+  *(void **)&host.getDevice = dlsym(RTLD_DEFAULT, "cudaGetDevice");
+  *(void **)&host.memAlloc = dlsym(RTLD_DEFAULT, "cudaMalloc");
+  *(void **)&host.memFree = dlsym(RTLD_DEFAULT, "cudaFree");
+}
+
+int standinHostHasStreams(void) {
+  pthread_once(&once, look);
+  return host.streamEnqueue != NULL;
+}
+
+int standinHostEnqueue(lrmoeStream_t stream, standinWorkFunction work,
+                       void *argument) {
+  return host.streamEnqueue(stream, work, argument);
+}
+
+void standinHostAccessBegin(void) {
+  pthread_once(&once, look);
+  if (host.accessBegin) host.accessBegin();
+}
+
+void standinHostAccessEnd(void) {
+  if (host.accessEnd) host.accessEnd();
+}
+
+int standinHostDevice(void) {
+  int device = 0;
+  pthread_once(&once, look);
+  return host.getDevice && !host.getDevice(&device) ? device : 0;
+}
+
+lrmoeResult_t standinHostMemAlloc(void **pointer, size_t bytes) {
+  pthread_once(&once, look);
+  if (!host.memAlloc) return lrmoeCpuTransport.memAlloc(pointer, bytes);
+  return host.memAlloc(pointer, bytes) ? lrmoeUnhandledCudaError : lrmoeSuccess;
+}
+
+lrmoeResult_t standinHostMemFree(void *pointer) {
+  pthread_once(&once, look);
+  if (!host.memFree) return lrmoeCpuTransport.memFree(pointer);
+  return host.memFree(pointer) ? lrmoeUnhandledCudaError : lrmoeSuccess;
+}
