@@ -95,14 +95,20 @@ __global__ void __launch_bounds__(blockThreads)
   if (laneOf() == 0) lrmoeStore(place.out, __fsqrt_rn(sum));
 }
 
-/* A chunk backward: phi and the derivatives, all times alpha. */
+/* A chunk backward, all times alpha. */
+struct Backward {
+  Chunk phi;
+  Chunk dGate;
+  Chunk dUp;
+};
+
 template <class T, class A>
-__device__ __forceinline__ void
-storeBackward(const Chunk &phi, const Chunk &dGate, const Chunk &dUp,
-              char *phiRow, char *dFc1Row, int chunk, int numChunks) {
-  T::store(phiRow, chunk, T::pack(phi));
-  T::store(dFc1Row, chunk, T::pack(dGate));
-  if (A::hasUp) T::store(dFc1Row, numChunks + chunk, T::pack(dUp));
+__device__ __forceinline__ void storeBackward(const Backward &values,
+                                              char *phiRow, char *dFc1Row,
+                                              int chunk, int numChunks) {
+  T::store(phiRow, chunk, T::pack(values.phi));
+  T::store(dFc1Row, chunk, T::pack(values.dGate));
+  if (A::hasUp) T::store(dFc1Row, numChunks + chunk, T::pack(values.dUp));
 }
 
 template <class T, class A, bool isAlphaOnly>
@@ -120,22 +126,20 @@ __global__ void __launch_bounds__(blockThreads)
   for (int chunk = laneOf(); chunk < numChunks; chunk += warpLanes) {
     Fc1 fc1 = loadFc1<T, A>(place.saved, chunk, numChunks);
     Chunk g = T::unpack(T::loadOwn(phiRow, chunk));
-    Chunk phi;
-    Chunk dGate;
-    Chunk dUp;
+    Backward values;
 #pragma unroll
     for (int k = 0; k < chunkElements; k++) {
       Slopes slopes = A::slopes(fc1.gate.at[k], fc1.up.at[k]);
       float gAlpha = __fmul_rn(g.at[k], place.alpha);
-      phi.at[k] = slopes.phi;
-      dGate.at[k] = __fmul_rn(slopes.dGate, gAlpha);
-      dUp.at[k] = __fmul_rn(slopes.dUp, gAlpha);
+      values.phi.at[k] = slopes.phi;
+      values.dGate.at[k] = __fmul_rn(slopes.dGate, gAlpha);
+      values.dUp.at[k] = __fmul_rn(slopes.dUp, gAlpha);
     }
-    if (!run.isPre) phi = rounded<T>(phi);
-    sum = addProducts(sum, g, phi);
-    scale(&phi, place.alpha);
+    if (!run.isPre) values.phi = rounded<T>(values.phi);
+    sum = addProducts(sum, g, values.phi);
+    scale(&values.phi, place.alpha);
     if (!isAlphaOnly)
-      storeBackward<T, A>(phi, dGate, dUp, phiRow, dFc1Row, chunk, numChunks);
+      storeBackward<T, A>(values, phiRow, dFc1Row, chunk, numChunks);
   }
   sum = foldLanes(sum);
   if (laneOf() == 0) lrmoeStore(place.out, sum);

@@ -52,27 +52,34 @@ __device__ __forceinline__ void addEntry(const Chunk &values, float weight,
   }
 }
 
+/* Up to 32 entries of a list, one a lane. */
+struct SumBatch {
+  SumEntry mine;
+  int numEntries;
+  bool beginsSum; /* it is the list's first */
+};
+
 /* Adds up to rowsInFlight entries of a batch, from `first` on. */
 template <class T, bool isWeighted>
-__device__ __forceinline__ void addEntries(const GatherSum &args, SumEntry mine,
-                                           int first, int numEntries, int chunk,
-                                           bool beginsSum, Chunk *sum) {
+__device__ __forceinline__ void addEntries(const GatherSum &args,
+                                           const SumBatch &batch, int first,
+                                           int chunk, Chunk *sum) {
   typename T::Raw raws[rowsInFlight];
   float weights[rowsInFlight];
 #pragma unroll
   for (int k = 0; k < rowsInFlight; k++) {
-    int64_t row = __shfl_sync(allLanes, mine.row, first + k);
+    int64_t row = __shfl_sync(allLanes, batch.mine.row, first + k);
     weights[k] =
-        isWeighted ? __shfl_sync(allLanes, mine.weight, first + k) : 1.0f;
+        isWeighted ? __shfl_sync(allLanes, batch.mine.weight, first + k) : 1.0f;
     raws[k] = T::zeros();
-    if (first + k < numEntries && chunk < args.numChunks)
+    if (first + k < batch.numEntries && chunk < args.numChunks)
       raws[k] = T::load(args.rows + row * args.rowBytes, chunk);
   }
 #pragma unroll
   for (int k = 0; k < rowsInFlight; k++)
-    if (first + k < numEntries)
-      addEntry<isWeighted>(T::unpack(raws[k]), weights[k], beginsSum && k == 0,
-                           sum);
+    if (first + k < batch.numEntries)
+      addEntry<isWeighted>(T::unpack(raws[k]), weights[k],
+                           batch.beginsSum && first + k == 0, sum);
 }
 
 template <class T, bool isWeighted>
@@ -82,19 +89,20 @@ __global__ void __launch_bounds__(blockThreads)
   if (i >= args.numOut) return;
   int64_t begin = loadForWarp(args.offsets + i);
   int64_t end = loadForWarp(args.offsets + i + 1);
-  SumEntry mine = loadEntry<isWeighted>(args, begin + laneOf(), end);
+  SumBatch batch;
+  batch.mine = loadEntry<isWeighted>(args, begin + laneOf(), end);
   bool isLong = end - begin > warpLanes;
   char *out = args.out + i * args.rowBytes;
   for (int first = 0; first < args.numChunks; first += warpLanes) {
     int chunk = first + laneOf();
     Chunk sum = T::unpack(T::zeros());
-    for (int64_t batch = begin; batch < end; batch += warpLanes) {
-      if (isLong) mine = loadEntry<isWeighted>(args, batch + laneOf(), end);
-      int numEntries = static_cast<int>(
-          end - batch < warpLanes ? end - batch : int64_t{warpLanes});
-      for (int entry = 0; entry < numEntries; entry += rowsInFlight)
-        addEntries<T, isWeighted>(args, mine, entry, numEntries, chunk,
-                                  batch == begin && entry == 0, &sum);
+    for (int64_t at = begin; at < end; at += warpLanes) {
+      if (isLong) batch.mine = loadEntry<isWeighted>(args, at + laneOf(), end);
+      batch.numEntries = static_cast<int>(
+          end - at < warpLanes ? end - at : int64_t{warpLanes});
+      batch.beginsSum = at == begin;
+      for (int entry = 0; entry < batch.numEntries; entry += rowsInFlight)
+        addEntries<T, isWeighted>(args, batch, entry, chunk, &sum);
     }
     if (chunk < args.numChunks) T::store(out, chunk, T::pack(sum));
   }
