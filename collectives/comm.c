@@ -165,6 +165,16 @@ lrmoeResult_t lrmoeCommNeedBackend(struct lrmoeComm *comm) {
                        : lrmoeBackendLoad("cuda", &comm->backend);
 }
 
+lrmoeResult_t lrmoeCommSynchronize(struct lrmoeComm *comm,
+                                   lrmoeStream_t stream) {
+  lrmoeResult_t error = lrmoeSuccess;
+  LRMOE_RUN(comm->backend, synchronize, stream);
+  if (!comm->transport->hasStreams) return lrmoeSuccess;
+  LRMOE_CHECK(comm->transport->commGetAsyncError(comm->nccl, &error));
+  if (error == lrmoeSuccess || error == lrmoeInProgress) return lrmoeSuccess;
+  return LRMOE_FAIL(error, "the communicator has failed on its stream");
+}
+
 lrmoeResult_t lrmoeCommSettle(struct lrmoeComm *comm, lrmoeResult_t result) {
   if (result != lrmoeSuccess) comm->transport->commBreak(comm->nccl);
   return result;

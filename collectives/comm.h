@@ -29,6 +29,11 @@ struct lrmoeWindow {
 /* Loads the communicator's backend, if it has not been yet. */
 lrmoeResult_t lrmoeCommNeedBackend(struct lrmoeComm *comm);
 
+/* Waits for the stream.  What has failed on it by then, a peer's death for one,
+ * is this call's failure: a stream itself tells nothing of it. */
+lrmoeResult_t lrmoeCommSynchronize(struct lrmoeComm *comm,
+                                   lrmoeStream_t stream);
+
 /* Passes a collective call's result on.  A rank that fails in the middle of a
  * collective leaves its peers waiting, so a failure breaks the communicator
  * and the peers fail too, with this rank's name. */

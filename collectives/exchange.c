@@ -59,8 +59,7 @@ static lrmoeResult_t exchangeStaged(struct lrmoeComm *comm,
   LRMOE_CHECK(lrmoeExchangeRun(comm, staged, 1, stream, bytesSent));
   LRMOE_CHECK(lrmoeTwinDownload(comm->backend, &comm->hostIn, staged->recv,
                                 recvBytes, stream, &host));
-  LRMOE_RUN(comm->backend, synchronize, stream);
-  return lrmoeSuccess;
+  return lrmoeCommSynchronize(comm, stream);
 }
 
 lrmoeResult_t lrmoeExchangeHost(struct lrmoeComm *comm,
@@ -106,7 +105,7 @@ lrmoeResult_t lrmoeAllGatherHost(struct lrmoeComm *comm, const void *mine,
   void *host = NULL;
   LRMOE_CHECK(
       lrmoeTwinDownload(backend, &comm->hostIn, in, allBytes, stream, &host));
-  LRMOE_RUN(backend, synchronize, stream);
+  LRMOE_CHECK(lrmoeCommSynchronize(comm, stream));
   if (host != all) memcpy(all, host, allBytes);
   return lrmoeSuccess;
 }

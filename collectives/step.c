@@ -65,8 +65,7 @@ lrmoeResult_t lrmoeStepDownload(struct lrmoeStep *step,
 }
 
 lrmoeResult_t lrmoeStepSynchronize(const struct lrmoeStep *step) {
-  LRMOE_RUN(step->layer->backend, synchronize, step->stream);
-  return lrmoeSuccess;
+  return lrmoeCommSynchronize(step->layer->comm, step->stream);
 }
 
 void lrmoeStepFree(struct lrmoeStep *step) {

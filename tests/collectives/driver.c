@@ -69,6 +69,10 @@ static int makePlanner(struct driver *d, int slotsPerRank) {
   return 0;
 }
 
+const char *driverGemm(const struct driver *d) {
+  return d->comm->transport->hasStreams ? NULL : "reference";
+}
+
 static int makeLayer(struct driver *d, int maxSteps) {
   const struct oracleCase *spec = &d->oracle->spec;
   lrmoeLayerConfig_t layer = LRMOE_LAYER_CONFIG_INITIALIZER;
@@ -82,7 +86,7 @@ static int makeLayer(struct driver *d, int maxSteps) {
   layer.convention = spec->convention;
   layer.savedState = spec->savedState;
   layer.routerGrad = spec->routerGrad;
-  layer.gemm = d->comm->transport->hasStreams ? NULL : "reference";
+  layer.gemm = driverGemm(d);
   RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &layer, &d->layer));
   if (spec->gatherRanks) d->layer->gatherRanks = spec->gatherRanks;
   RANK_OK(d->self,

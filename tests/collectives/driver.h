@@ -76,6 +76,9 @@ int driverCheckResults(struct driver *driver);
 void driverClearGradients(struct driver *driver);
 void driverPullGradients(const struct driver *driver);
 
+/* A GEMM that the communicator's backend has. */
+const char *driverGemm(const struct driver *driver);
+
 /* Where the library finds one of this rank's arrays. */
 static inline void *driverDevice(const struct driver *driver,
                                  const void *array) {

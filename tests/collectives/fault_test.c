@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -61,26 +62,58 @@ static int sweepRank(const struct testRank *self) {
   return failed || isWrong ? statusFailed : statusRight;
 }
 
+/* Both ranks with this fault; right or failed, never wrong. */
+static void runSweep(struct sweep *sweep, int status[2]) {
+  int pids[2];
+  testRanksFork(2, sweepRank, sweep, pids);
+  for (int r = 0; r < 2; r++) {
+    status[r] = testRankWait(pids[r]);
+    ck_assert_msg(status[r] == statusRight || status[r] == statusFailed,
+                  "fault %lld: rank %d ended with %d", (long long)sweep->n, r,
+                  status[r]);
+  }
+}
+
+/* A rank that fails before it joins is missed only after the time-out. */
+static void beQuick(void) {
+  testRankQuiet = 1;
+  setenv("LRMOE_TIMEOUT_MS", "3000", 1);
+}
+
 /* Raises n until the fault is never reached; then both ranks were right. */
 static void sweepFaults(int64_t (*failAt)(int64_t n), int64_t atLeast) {
   struct sweep sweep = {tinyCase(), failAt, 1};
   int status[2] = {statusFailed, statusFailed};
-  testRankQuiet = 1;
-  /* A rank that fails before it joins is missed only after the time-out. */
-  setenv("LRMOE_TIMEOUT_MS", "3000", 1);
-  for (; status[1] != statusRight && sweep.n < 100000; sweep.n++) {
-    int pids[2];
-    testRanksFork(2, sweepRank, &sweep, pids);
-    for (int r = 0; r < 2; r++) {
-      status[r] = testRankWait(pids[r]);
-      ck_assert_msg(status[r] == statusRight || status[r] == statusFailed,
-                    "fault %lld: rank %d ended with %d", (long long)sweep.n, r,
-                    status[r]);
-    }
-  }
+  beQuick();
+  for (; status[1] != statusRight && sweep.n < 100000; sweep.n++)
+    runSweep(&sweep, status);
   testRankQuiet = 0;
   ck_assert_int_eq(status[0], statusRight);
   ck_assert_int_gt(sweep.n, atLeast);
+}
+
+/* Of the emulated CUDA runtime, where the backend is cuda. */
+void simtFailCall(int64_t n, int error) __attribute__((weak));
+
+static int64_t failCudaAt(int64_t n) {
+  simtFailCall(n, 999); /* cudaErrorUnknown */
+  return 0;
+}
+
+/* Every so many of the runtime's calls.  Few may fail without harm, those that
+ * free or wait for what is done. */
+static void sweepCuda(void) {
+  struct sweep sweep = {tinyCase(), failCudaAt, 1};
+  int numFailed = 0;
+  int numRuns = 0;
+  beQuick();
+  for (; sweep.n < 400; sweep.n += 11, numRuns++) {
+    int status[2];
+    runSweep(&sweep, status);
+    numFailed += status[1] == statusFailed;
+  }
+  testRankQuiet = 0;
+  ck_assert_int_gt(numFailed, numRuns * 3 / 4);
 }
 
 START_TEST(everyAllocation) {
@@ -89,7 +122,11 @@ START_TEST(everyAllocation) {
 END_TEST
 
 START_TEST(everyTransportCall) {
-  sweepFaults(lrmoeCpuFailAt, 20);
+  const char *backend = getenv("LRMOE_BACKEND");
+  if (backend && !strcmp(backend, "cuda"))
+    sweepCuda();
+  else
+    sweepFaults(lrmoeCpuFailAt, 20);
 }
 END_TEST
 

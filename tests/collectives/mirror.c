@@ -3,12 +3,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static void must(const struct mirrors *mirrors, lrmoeResult_t result) {
   if (lrmoeBackendSettle(mirrors->backend, "mirror", result) == lrmoeSuccess)
     return;
-  fprintf(stderr, "%s\n", lrmoeGetLastError());
-  abort();
+  _exit(3); /* a fault that a test has planted, or the test fails */
 }
 
 static const struct mirror *find(const struct mirrors *mirrors,

@@ -93,7 +93,7 @@ static int disagreeOnLayer(struct driver *d) {
   config.ffn = d->self->rank == 2 ? 16 : 8;
   config.maxTokens = 6;
   config.topk = 2;
-  config.gemm = "reference";
+  config.gemm = driverGemm(d);
   lrmoeLayer_t other = NULL;
   lrmoeStep_t step = NULL;
   RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &config, &other));
@@ -370,7 +370,7 @@ static int missGemm(struct driver *d) {
   config.ffn = 8;
   config.maxTokens = 6;
   config.topk = 2;
-  config.gemm = d->self->rank == 1 ? "nosuch" : "reference";
+  config.gemm = d->self->rank == 1 ? "nosuch" : driverGemm(d);
   lrmoeLayer_t layer = NULL;
   lrmoeResult_t got = lrmoeLayerCreate(d->comm, d->planner, &config, &layer);
   RANK_TRUE(d->self,
