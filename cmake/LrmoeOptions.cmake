@@ -18,6 +18,7 @@ option(LRMOE_WERROR "Treat warnings as errors" OFF)
 set(LRMOE_SANITIZE "" CACHE STRING
     "Sanitizers: empty, address (with undefined), or thread")
 set_property(CACHE LRMOE_SANITIZE PROPERTY STRINGS "" address thread)
+option(LRMOE_CUDA "Build the CUDA backend where nvcc and cuBLAS are found" ON)
 option(LRMOE_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 
 find_package(Threads REQUIRED)
