@@ -43,14 +43,12 @@ static lrmoeResult_t expertBackward(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
   struct lrmoeExpertBackward *runs = NULL;
   LRMOE_CHECK(openRows(step));
-  LRMOE_CHECK(
-      LRMOE_RESERVE(step, lrmoeArrayRuns, 2 * step->numInstances, &runs));
-  for (int32_t j = 0; j < step->numInstances; j++) {
-    runs[2 * j] = runOf(step, j, 0);
-    runs[2 * j + 1] = runOf(step, j, 1);
-  }
-  LRMOE_RUN(layer->backend, expertBackward, layer->experts,
-            2 * step->numInstances, runs, step->stream);
+  int32_t numRuns = 2 * step->numInstances;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRuns, numRuns, &runs));
+  for (int32_t i = 0; i < numRuns; i++)
+    runs[i] = runOf(step, i / 2, i % 2);
+  LRMOE_RUN(layer->backend, expertBackward, layer->experts, numRuns, runs,
+            step->stream);
   step->numPut = step->handoff.numPairs;
   int64_t scratch = layer->backend->expertScratchBytes(layer->experts);
   lrmoeMeterAdd(&step->meter, scratch);

@@ -136,26 +136,31 @@ static lrmoeResult_t exchangeGradients(struct lrmoeLayer *layer,
   return result != lrmoeSuccess ? result : ended;
 }
 
+/* What came from one slot, to local expert `local`. */
+static lrmoeResult_t addSlot(struct lrmoeLayer *layer, int32_t local,
+                             const char *staging, lrmoeStream_t stream) {
+  const struct lrmoeExpertWeights *home = &layer->weights[local];
+  const float *dw1 = (const float *)staging;
+  const float *dw2 =
+      (const float *)(staging + aligned(w1Count(layer) * (int64_t)sizeof *dw2));
+  if (!home->dw1) return lrmoeSuccess;
+  LRMOE_RUN(layer->backend, addFloats, w1Count(layer), dw1, home->dw1, stream);
+  LRMOE_RUN(layer->backend, addFloats, w2Count(layer), dw2, home->dw2, stream);
+  return lrmoeSuccess;
+}
+
 /* Adds what came, in rank order, and cleans the slots. */
 static lrmoeResult_t addGradients(struct lrmoeLayer *layer,
                                   const uint8_t *isLeaving, const char *staging,
                                   lrmoeStream_t stream) {
   int32_t numSlots = layer->comm->numRanks * layer->replicas.slotsPerRank;
-  int64_t dw2Offset = aligned(w1Count(layer) * (int64_t)sizeof(float));
   for (int32_t i = 0; i < numSlots; i++) {
     struct lrmoeSlot *slot = &layer->replicas.table[i];
     if (!isLeaving[i]) continue;
     slot->isDirty = 0;
     int32_t local = lrmoeLayerLocalIndex(layer, slot->expert);
     if (local < 0) continue;
-    const struct lrmoeExpertWeights *home = &layer->weights[local];
-    const float *dw2 = (const float *)(staging + dw2Offset);
-    if (home->dw1) {
-      LRMOE_RUN(layer->backend, addFloats, w1Count(layer),
-                (const float *)staging, home->dw1, stream);
-      LRMOE_RUN(layer->backend, addFloats, w2Count(layer), dw2, home->dw2,
-                stream);
-    }
+    LRMOE_CHECK(addSlot(layer, local, staging, stream));
     staging += gradientBytes(layer);
   }
   return lrmoeSuccess;

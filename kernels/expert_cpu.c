@@ -142,29 +142,54 @@ static lrmoeResult_t prepare(struct lrmoeExpertContext *context,
   return lrmoeSuccess;
 }
 
-/* Runs `pass` over the tiles of numRows rows. */
-#define FOR_TILES(pass, context, args, space, operands)           \
-  for (int64_t first = 0; first < (args)->numRows;                \
-       first += (context)->tileRows) {                            \
-    int64_t left = (args)->numRows - first;                       \
-    const struct lrmoeTile tile = {                               \
-        space, operands, first,                                   \
-        left < (context)->tileRows ? left : (context)->tileRows}; \
-    LRMOE_CHECK(pass(context, args, &tile));                      \
+/* A pass of one tile, of args of the pass's own type. */
+typedef lrmoeResult_t (*tilePass)(const struct lrmoeExpertContext *context,
+                                  const void *args,
+                                  const struct lrmoeTile *tile);
+
+static lrmoeResult_t runTiles(struct lrmoeExpertContext *context,
+                              const struct lrmoeExpertWeights *weights,
+                              int64_t numRows, tilePass pass,
+                              const void *args) {
+  struct lrmoeTileSpace space;
+  struct lrmoeOperands operands;
+  if (!numRows) return lrmoeSuccess;
+  LRMOE_CHECK(prepare(context, weights, &space, &operands));
+  for (int64_t first = 0; first < numRows; first += context->tileRows) {
+    int64_t left = numRows - first;
+    const struct lrmoeTile tile = {
+        &space, &operands, first,
+        left < context->tileRows ? left : context->tileRows};
+    LRMOE_CHECK(pass(context, args, &tile));
   }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t forwardTile(const struct lrmoeExpertContext *context,
+                                 const void *args,
+                                 const struct lrmoeTile *tile) {
+  return lrmoeTileForward(context, args, tile);
+}
+
+static lrmoeResult_t backwardTile(const struct lrmoeExpertContext *context,
+                                  const void *args,
+                                  const struct lrmoeTile *tile) {
+  return lrmoeTileBackward(context, args, tile);
+}
+
+static lrmoeResult_t alphaTile(const struct lrmoeExpertContext *context,
+                               const void *args, const struct lrmoeTile *tile) {
+  return lrmoeTileAlpha(context, args, tile);
+}
 
 lrmoeResult_t lrmoeExpertCpuForward(struct lrmoeExpertContext *context,
                                     int32_t numInstances,
                                     const struct lrmoeExpertForward *args,
                                     lrmoeStream_t stream) {
   (void)stream;
-  for (int32_t i = 0; i < numInstances; i++) {
-    struct lrmoeTileSpace space;
-    struct lrmoeOperands operands;
-    if (!args[i].numRows) continue;
-    LRMOE_CHECK(prepare(context, &args[i].weights, &space, &operands));
-    FOR_TILES(lrmoeTileForward, context, &args[i], &space, &operands)
-  }
+  for (int32_t i = 0; i < numInstances; i++)
+    LRMOE_CHECK(runTiles(context, &args[i].weights, args[i].numRows,
+                         forwardTile, &args[i]));
   return lrmoeSuccess;
 }
 
@@ -173,13 +198,9 @@ lrmoeResult_t lrmoeExpertCpuBackward(struct lrmoeExpertContext *context,
                                      const struct lrmoeExpertBackward *args,
                                      lrmoeStream_t stream) {
   (void)stream;
-  for (int32_t i = 0; i < numInstances; i++) {
-    struct lrmoeTileSpace space;
-    struct lrmoeOperands operands;
-    if (!args[i].numRows) continue;
-    LRMOE_CHECK(prepare(context, &args[i].weights, &space, &operands));
-    FOR_TILES(lrmoeTileBackward, context, &args[i], &space, &operands)
-  }
+  for (int32_t i = 0; i < numInstances; i++)
+    LRMOE_CHECK(runTiles(context, &args[i].weights, args[i].numRows,
+                         backwardTile, &args[i]));
   return lrmoeSuccess;
 }
 
@@ -190,11 +211,8 @@ lrmoeResult_t lrmoeExpertCpuAlpha(struct lrmoeExpertContext *context,
   (void)stream;
   for (int32_t i = 0; i < numInstances; i++) {
     const struct lrmoeExpertWeights weights = {.w2 = args[i].w2};
-    struct lrmoeTileSpace space;
-    struct lrmoeOperands operands;
-    if (!args[i].numRows) continue;
-    LRMOE_CHECK(prepare(context, &weights, &space, &operands));
-    FOR_TILES(lrmoeTileAlpha, context, &args[i], &space, &operands)
+    LRMOE_CHECK(
+        runTiles(context, &weights, args[i].numRows, alphaTile, &args[i]));
   }
   return lrmoeSuccess;
 }

@@ -134,7 +134,7 @@ static lrmoeResult_t waitForAll(struct lrmoeNcclComm *first) {
 static lrmoeResult_t runAll(void) {
   struct lrmoeNcclComm *first = NULL;
   lrmoeResult_t result = enterAll(&first);
-  if (result == lrmoeSuccess) {
+  if (result == lrmoeSuccess && first) {
     result = issueAll(first->api);
     if (result != lrmoeSuccess) result = blame(first, result);
   }
