@@ -15,6 +15,16 @@
  *   Stream     On a CPU communicator the stream is NULL and the work is done
  *              when the call returns.  On an NCCL communicator it is a CUDA
  *              stream, and a call returns when its work is enqueued there.
+ *   Memory     Of a layer on an NCCL communicator, rows, routing, weights and
+ *              gradients, and what the handoff shows per pair or row, are in
+ *              device memory, at 16-byte boundaries; counts, offsets, configs
+ *              and all else are in the host's.  On a CPU communicator all is
+ *              in the host's.
+ *   Waiting    Of a layer's calls on an NCCL communicator lrmoeStepCreate and
+ *              lrmoeDispatch wait for the stream, and lrmoeSelect once (three
+ *              times where scores go to the experts' homes, not at all with
+ *              lrmoeMetricAll); routes are worked out by the host, so none of
+ *              them can be captured in a graph.
  *   Threads    Handles may be used by any thread, one at a time.  Distinct
  *              handles may be used at once.
  *   Fork       A child of fork() must not use handles made by its parent.
@@ -1251,7 +1261,8 @@ lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
 /* Kept flags [T, k] of this rank's pairs, 1 or 0, after lrmoeSelect. */
 lrmoeResult_t lrmoeStepGetKept(lrmoeStep_t step, uint8_t *kept);
 
-/* Of this rank, for the step's last backward. */
+/* Of this rank, for the step's last backward.  Times are those of the calls: on
+ * an NCCL communicator, until their work is enqueued. */
 typedef struct {
   size_t size;
   uint32_t magic;

@@ -7,6 +7,7 @@
  * Rules of every call:
  *   Memory   Pointers are to the backend's memory, but for those marked
  *            [host]; indices are in the same memory as what they index.
+ *            Rows begin at 16-byte boundaries and are multiples of 8 wide.
  *   Streams  Work is ordered by `stream`.  A device backend returns once it is
  *            enqueued; the CPU has done it.  Argument structs are read during
  *            the call, arrays that they point to when the work runs.
