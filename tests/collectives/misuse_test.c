@@ -44,8 +44,32 @@ static int withDriver(const struct testRank *self,
   return failed;
 }
 
-static void runRanks(testRankBody body) {
-  ck_assert_int_eq(testRanksRun(3, body, NULL), 0);
+/* A test that runs `body` as three ranks with a driver each. */
+#define RANKS_TEST(name, body)                              \
+  static int body##Rank(const struct testRank *self) {      \
+    return withDriver(self, body);                          \
+  }                                                         \
+  START_TEST(name) {                                        \
+    ck_assert_int_eq(testRanksRun(3, body##Rank, NULL), 0); \
+  }                                                         \
+  END_TEST
+
+static lrmoeLayerConfig_t smallLayer(const struct driver *d) {
+  lrmoeLayerConfig_t config = LRMOE_LAYER_CONFIG_INITIALIZER;
+  config.hidden = 16;
+  config.ffn = 8;
+  config.maxTokens = 6;
+  config.topk = 2;
+  config.gemm = driverGemm(d);
+  return config;
+}
+
+static int createStep(struct driver *d) {
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  RANK_OK(d->self,
+          lrmoeStepCreate(d->layer, 6, driverDevice(d, data->topkIdx),
+                          driverDevice(d, data->weights), NULL, &d->step));
+  return 0;
 }
 
 /* What rank 1 does wrong in the routing of otherwise right ranks. */
@@ -78,22 +102,11 @@ static int refuseRouting(struct driver *d) {
          driverCheckSelection(d) || driverCheckResults(d);
 }
 
-static int refuseRoutingRank(const struct testRank *self) {
-  return withDriver(self, refuseRouting);
-}
-
-START_TEST(routingRefusedByOneRank) {
-  runRanks(refuseRoutingRank);
-}
-END_TEST
+RANKS_TEST(routingRefusedByOneRank, refuseRouting)
 
 static int disagreeOnLayer(struct driver *d) {
-  lrmoeLayerConfig_t config = LRMOE_LAYER_CONFIG_INITIALIZER;
-  config.hidden = 16;
-  config.ffn = d->self->rank == 2 ? 16 : 8;
-  config.maxTokens = 6;
-  config.topk = 2;
-  config.gemm = driverGemm(d);
+  lrmoeLayerConfig_t config = smallLayer(d);
+  if (d->self->rank == 2) config.ffn = 16;
   lrmoeLayer_t other = NULL;
   lrmoeStep_t step = NULL;
   RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &config, &other));
@@ -104,14 +117,7 @@ static int disagreeOnLayer(struct driver *d) {
   return 0;
 }
 
-static int disagreeOnLayerRank(const struct testRank *self) {
-  return withDriver(self, disagreeOnLayer);
-}
-
-START_TEST(layersThatDiffer) {
-  runRanks(disagreeOnLayerRank);
-}
-END_TEST
+RANKS_TEST(layersThatDiffer, disagreeOnLayer)
 
 /* Rank 0 plans with another retention: found out before rows move. */
 static int disagreeOnPlan(struct driver *d) {
@@ -122,9 +128,7 @@ static int disagreeOnPlan(struct driver *d) {
   lrmoePlanner_t planner = NULL;
   const int64_t *demand = NULL;
   RANK_OK(d->self, lrmoePlannerCreate(d->topology, &config, &planner));
-  RANK_OK(d->self,
-          lrmoeStepCreate(d->layer, 6, driverDevice(d, data->topkIdx),
-                          driverDevice(d, data->weights), NULL, &d->step));
+  if (createStep(d)) return 1;
   RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
   RANK_OK(d->self, lrmoePlanMake(planner, demand, &d->plan));
   RANK_OK(d->self, lrmoePlannerDestroy(planner));
@@ -134,14 +138,7 @@ static int disagreeOnPlan(struct driver *d) {
   return 0;
 }
 
-static int disagreeOnPlanRank(const struct testRank *self) {
-  return withDriver(self, disagreeOnPlan);
-}
-
-START_TEST(plansThatDiffer) {
-  runRanks(disagreeOnPlanRank);
-}
-END_TEST
+RANKS_TEST(plansThatDiffer, disagreeOnPlan)
 
 static int refusePlan(struct driver *d, lrmoePolicy_t policy, const char *why) {
   lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
@@ -164,9 +161,7 @@ static int refusePlan(struct driver *d, lrmoePolicy_t policy, const char *why) {
 /* Plans for comparison are refused by name, and another one may follow. */
 static int comparisonPlans(struct driver *d) {
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
-  RANK_OK(d->self,
-          lrmoeStepCreate(d->layer, 6, driverDevice(d, data->topkIdx),
-                          driverDevice(d, data->weights), NULL, &d->step));
+  if (createStep(d)) return 1;
   if (refusePlan(d, lrmoePolicyProportional,
                  "policy proportional moves the home of expert") ||
       refusePlan(d, lrmoePolicyPermute,
@@ -183,14 +178,7 @@ static int comparisonPlans(struct driver *d) {
   return 0;
 }
 
-static int comparisonPlansRank(const struct testRank *self) {
-  return withDriver(self, comparisonPlans);
-}
-
-START_TEST(plansForComparison) {
-  runRanks(comparisonPlansRank);
-}
-END_TEST
+RANKS_TEST(plansForComparison, comparisonPlans)
 
 static int disagreeOnBackward(struct driver *d) {
   if (driverForward(d)) return 1;
@@ -203,68 +191,46 @@ static int disagreeOnBackward(struct driver *d) {
   return 0;
 }
 
-static int disagreeOnBackwardRank(const struct testRank *self) {
-  return withDriver(self, disagreeOnBackward);
-}
-
-START_TEST(backwardConfigsThatDiffer) {
-  runRanks(disagreeOnBackwardRank);
-}
-END_TEST
+RANKS_TEST(backwardConfigsThatDiffer, disagreeOnBackward)
 
 /* Every call but the next one is refused, and nothing changes. */
 static int callOutOfOrder(struct driver *d) {
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  const void *x = driverDevice(d, data->x);
+  const void *g = driverDevice(d, data->g);
+  void *dx = driverDevice(d, d->dx);
   const int64_t *demand = NULL;
   lrmoeHandoff_t handoff = LRMOE_HANDOFF_INITIALIZER;
-  RANK_OK(d->self,
-          lrmoeStepCreate(d->layer, 6, driverDevice(d, data->topkIdx),
-                          driverDevice(d, data->weights), NULL, &d->step));
-  RANK_RESULT(d->self, lrmoeDispatch(d->step, driverDevice(d, data->x), NULL),
-              lrmoeInvalidUsage);
+  if (createStep(d)) return 1;
+  RANK_RESULT(d->self, lrmoeDispatch(d->step, x, NULL), lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeCombine(d->step, driverDevice(d, d->y), NULL),
               lrmoeInvalidUsage);
   RANK_OK(d->self, lrmoeStepGetDemand(d->step, &demand));
   RANK_OK(d->self, lrmoePlanMake(d->planner, demand, &d->plan));
   RANK_OK(d->self, lrmoeStepPrepare(d->step, d->plan, NULL));
   RANK_RESULT(d->self, lrmoeExpertForward(d->step, NULL), lrmoeInvalidUsage);
-  RANK_OK(d->self, lrmoeDispatch(d->step, driverDevice(d, data->x), NULL));
-  RANK_RESULT(d->self, lrmoeDispatch(d->step, driverDevice(d, data->x), NULL),
-              lrmoeInvalidUsage);
-  RANK_RESULT(d->self,
-              lrmoeSelect(d->step, driverDevice(d, data->g), NULL, NULL),
-              lrmoeInvalidUsage);
+  RANK_OK(d->self, lrmoeDispatch(d->step, x, NULL));
+  RANK_RESULT(d->self, lrmoeDispatch(d->step, x, NULL), lrmoeInvalidUsage);
+  RANK_RESULT(d->self, lrmoeSelect(d->step, g, NULL, NULL), lrmoeInvalidUsage);
   RANK_OK(d->self, lrmoeExpertForward(d->step, NULL));
   RANK_OK(d->self, lrmoeCombine(d->step, driverDevice(d, d->y), NULL));
-  RANK_RESULT(d->self, lrmoeReturn(d->step, driverDevice(d, d->dx), NULL, NULL),
-              lrmoeInvalidUsage);
+  RANK_RESULT(d->self, lrmoeReturn(d->step, dx, NULL, NULL), lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeStepGetHandoff(d->step, &handoff),
               lrmoeInvalidUsage);
-  RANK_OK(d->self, lrmoeSelect(d->step, driverDevice(d, data->g), NULL, NULL));
-  RANK_RESULT(d->self,
-              lrmoeSelect(d->step, driverDevice(d, data->g), NULL, NULL),
-              lrmoeInvalidUsage);
+  RANK_OK(d->self, lrmoeSelect(d->step, g, NULL, NULL));
+  RANK_RESULT(d->self, lrmoeSelect(d->step, g, NULL, NULL), lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeExpertBackward(d->step, NULL), lrmoeInvalidUsage);
-  RANK_OK(d->self, lrmoeAllToAllCompact(d->step, driverDevice(d, data->x),
-                                        driverDevice(d, data->g), NULL));
+  RANK_OK(d->self, lrmoeAllToAllCompact(d->step, x, g, NULL));
   RANK_OK(d->self, lrmoeStepGetHandoff(d->step, &handoff));
   if (handoff.numPairs)
-    RANK_RESULT(d->self,
-                lrmoeReturn(d->step, driverDevice(d, d->dx), NULL, NULL),
+    RANK_RESULT(d->self, lrmoeReturn(d->step, dx, NULL, NULL),
                 lrmoeInvalidUsage);
   RANK_OK(d->self, lrmoeExpertBackward(d->step, NULL));
-  RANK_OK(d->self, lrmoeReturn(d->step, driverDevice(d, d->dx), NULL, NULL));
+  RANK_OK(d->self, lrmoeReturn(d->step, dx, NULL, NULL));
   return 0;
 }
 
-static int callOutOfOrderRank(const struct testRank *self) {
-  return withDriver(self, callOutOfOrder);
-}
-
-START_TEST(callsOutOfOrder) {
-  runRanks(callOutOfOrderRank);
-}
-END_TEST
+RANKS_TEST(callsOutOfOrder, callOutOfOrder)
 
 static int useStaleWeights(struct driver *d) {
   if (driverForward(d)) return 1;
@@ -277,18 +243,12 @@ static int useStaleWeights(struct driver *d) {
   return 0;
 }
 
-static int useStaleWeightsRank(const struct testRank *self) {
-  return withDriver(self, useStaleWeights);
-}
-
-START_TEST(weightsChangedSinceForward) {
-  runRanks(useStaleWeightsRank);
-}
-END_TEST
+RANKS_TEST(weightsChangedSinceForward, useStaleWeights)
 
 /* maxSteps is 2; handles in use refuse to go; backwards do not interleave. */
 static int crowd(struct driver *d) {
   const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  const void *g = driverDevice(d, data->g);
   struct driver second = *d;
   if (driverForward(d) || driverForward(&second)) return 1;
   lrmoeStep_t third = NULL;
@@ -298,37 +258,23 @@ static int crowd(struct driver *d) {
               lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeLayerDestroy(d->layer), lrmoeInvalidUsage);
   RANK_RESULT(d->self, lrmoeCommDestroy(d->comm), lrmoeInvalidUsage);
-  RANK_OK(d->self, lrmoeSelect(d->step, driverDevice(d, data->g), NULL, NULL));
-  RANK_RESULT(d->self,
-              lrmoeSelect(second.step, driverDevice(d, data->g), NULL, NULL),
+  RANK_OK(d->self, lrmoeSelect(d->step, g, NULL, NULL));
+  RANK_RESULT(d->self, lrmoeSelect(second.step, g, NULL, NULL),
               lrmoeInvalidUsage);
   /* Giving up a step frees the layer for the other. */
   RANK_OK(d->self, lrmoeStepDestroy(d->step));
   d->step = NULL;
-  RANK_OK(d->self,
-          lrmoeSelect(second.step, driverDevice(d, data->g), NULL, NULL));
+  RANK_OK(d->self, lrmoeSelect(second.step, g, NULL, NULL));
   RANK_OK(d->self, lrmoeStepDestroy(second.step));
   RANK_OK(d->self, lrmoePlanDestroy(second.plan));
   return 0;
 }
 
-static int crowdRank(const struct testRank *self) {
-  return withDriver(self, crowd);
-}
-
-START_TEST(handlesInUse) {
-  runRanks(crowdRank);
-}
-END_TEST
+RANKS_TEST(handlesInUse, crowd)
 
 static int giveBadConfigs(struct driver *d) {
   lrmoeLayer_t layer = NULL;
-  lrmoeLayerConfig_t good = LRMOE_LAYER_CONFIG_INITIALIZER;
-  good.hidden = 16;
-  good.ffn = 8;
-  good.maxTokens = 6;
-  good.topk = 2;
-  good.gemm = "reference";
+  lrmoeLayerConfig_t good = smallLayer(d);
   lrmoeLayerConfig_t bad[8] = {good, good, good, good, good, good, good, good};
   bad[0].hidden = 12;
   bad[1].ffn = 0;
@@ -354,23 +300,12 @@ static int giveBadConfigs(struct driver *d) {
   return 0;
 }
 
-static int giveBadConfigsRank(const struct testRank *self) {
-  return withDriver(self, giveBadConfigs);
-}
-
-START_TEST(configsOutOfRange) {
-  runRanks(giveBadConfigsRank);
-}
-END_TEST
+RANKS_TEST(configsOutOfRange, giveBadConfigs)
 
 /* A module that is not there breaks this rank's layer, so all ranks fail. */
 static int missGemm(struct driver *d) {
-  lrmoeLayerConfig_t config = LRMOE_LAYER_CONFIG_INITIALIZER;
-  config.hidden = 16;
-  config.ffn = 8;
-  config.maxTokens = 6;
-  config.topk = 2;
-  config.gemm = d->self->rank == 1 ? "nosuch" : driverGemm(d);
+  lrmoeLayerConfig_t config = smallLayer(d);
+  if (d->self->rank == 1) config.gemm = "nosuch";
   lrmoeLayer_t layer = NULL;
   lrmoeResult_t got = lrmoeLayerCreate(d->comm, d->planner, &config, &layer);
   RANK_TRUE(d->self,
@@ -396,7 +331,7 @@ static int missGemmRank(const struct testRank *self) {
 }
 
 START_TEST(gemmMissingOnOneRank) {
-  runRanks(missGemmRank);
+  ck_assert_int_eq(testRanksRun(3, missGemmRank, NULL), 0);
 }
 END_TEST
 

@@ -2,8 +2,6 @@
 #include "planner/checks.h"
 #include "planner/planner.h"
 #include "support/suite.h"
-#include "topo/nccl_text.h"
-#include "topo/open.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -337,79 +335,6 @@ START_TEST(valuesOutOfRange) {
 }
 END_TEST
 
-/* The planner goes on when its maker has let the topology go. */
-START_TEST(topologyIsHeld) {
-  lrmoeTopology_t topology = NULL;
-  lrmoePlanner_t planner = NULL;
-  lrmoePlan_t plan = NULL;
-  int64_t *demand = randomDemand(1);
-  lrmoePlannerConfig_t config = levelling();
-  config.hidden = config.ffn = 64;
-  ASSERT_OK(lrmoeTopologyCreate(numRanks, &topology));
-  ASSERT_OK(lrmoePlannerCreate(topology, &config, &planner));
-  lrmoeTopologyDestroy(topology);
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
-  lrmoePlanView_t view = checkPlan(plan, demand, numRanks, &config);
-  ck_assert_int_gt(view.commNs, 0);
-  ck_assert_int_eq(view.crossNodeBytes, 0); /* one host */
-  lrmoePlanDestroy(plan);
-  lrmoePlannerDestroy(planner);
-  free(demand);
-}
-END_TEST
-
-/* Two hosts of three ranks, each level in itself.  Rank 3 is the hottest and
- * rank 1, on the other host, the deepest sink: by depth alone rows cross. */
-START_TEST(nearSinksFirst) {
-  const char *host = SYSTEM(
-      CPU("0", GPU("0000:11:00.0", "0", "") GPU("0000:12:00.0", "1", "")
-                   GPU("0000:14:00.0", "2", "")
-                       NIC("0000:13:00.0", NET("n0", "100000", "1", "1"))));
-  lrmoeTopology_t topology = NULL;
-  lrmoePlanner_t planner = NULL;
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(openCopies(host, 2, 0, &topology));
-  lrmoePlannerConfig_t config = levelling();
-  config.numExperts = 6; /* one a rank */
-  config.hidden = config.ffn = 8;
-  config.slots = 1;
-  const int64_t demand[36] = {50, 10, 30, [3 * 6 + 3] = 54, 18, 18};
-  ASSERT_OK(lrmoePlannerCreate(topology, &config, &planner));
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
-  lrmoePlanView_t view = checkPlan(plan, demand, 6, &config);
-  ck_assert_int_eq(view.peakForward, 30);
-  ck_assert_int_eq(view.crossNodeBytes, 0);
-  lrmoePlanDestroy(plan);
-  /* All tokens on the other host: every row crosses, four times 16 B. */
-  const int64_t away[36] = {0, 0, 0, 54, 18, 18, [3 * 6] = 50, 10, 30};
-  ASSERT_OK(lrmoePlanMake(planner, away, &plan));
-  view = checkPlan(plan, away, 6, &config);
-  ck_assert_int_eq(view.crossNodeBytes, 180 * 4 * 16 + view.movesIn * 16);
-  lrmoePlanDestroy(plan);
-  lrmoePlannerDestroy(planner);
-  lrmoeTopologyDestroy(topology);
-}
-END_TEST
-
-/* The example of FlashLB's authors: the optimum is 182. */
-START_TEST(hotPair) {
-  const int64_t loads[8] = {600, 560, 120, 120, 20, 10, 10, 10};
-  int64_t demand[8 * 8] = {0};
-  memcpy(demand, loads, sizeof loads);
-  lrmoePlannerConfig_t config = levelling();
-  config.numExperts = 8;
-  config.slots = 1;
-  lrmoePlanner_t planner = makePlanner(8, &config);
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
-  lrmoePlanView_t view = checkPlan(plan, demand, 8, &config);
-  ck_assert_int_eq(view.peakForward, 182);
-  ck_assert_int_le(view.boundForward, 182);
-  lrmoePlanDestroy(plan);
-  lrmoePlannerDestroy(planner);
-}
-END_TEST
-
 int main(void) {
   TCase *cases = tcase_create("knobs");
   tcase_add_loop_test(cases, toleranceSavesReplicas, 0, 30);
@@ -423,9 +348,6 @@ int main(void) {
   tcase_add_test(cases, knobsOfOtherPolicies);
   tcase_add_test(cases, hashCoversKnobs);
   tcase_add_test(cases, valuesOutOfRange);
-  tcase_add_test(cases, topologyIsHeld);
-  tcase_add_test(cases, nearSinksFirst);
-  tcase_add_test(cases, hotPair);
   Suite *suite = suite_create("planner knobs");
   suite_add_tcase(suite, cases);
   return suiteRun(suite);
