@@ -8,6 +8,8 @@
  * and checks that rows sent = rows received (design invariant 6). */
 #include "collectives/compact.h"
 
+#include "collectives/route.h"
+
 #include <string.h>
 
 int64_t lrmoeWindowStride(const struct lrmoeRegion *region, int numRanks) {
@@ -153,14 +155,41 @@ static lrmoeResult_t uploadTokens(struct lrmoeStep *step, int64_t **tokens) {
                       tokens);
 }
 
+/* Packs a row per (token, executor): each token's row is read once. */
+static lrmoeResult_t spreadG(struct lrmoeStep *step, const void *g) {
+  struct lrmoeLayer *layer = step->layer;
+  int64_t numRows = step->backOffsets[step->plan->numRanks];
+  int64_t length = step->numTokens + 1 + numRows;
+  int64_t *offsets = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayTokenLists, length, &offsets));
+  lrmoeRouteInvert(numRows, step->backTokens, step->numTokens, offsets,
+                   offsets + step->numTokens + 1);
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayTokenLists, length, offsets,
+                           &step->tokenLists));
+  const struct lrmoeSpread pack = {{g, NULL, layer->type, layer->hidden},
+                                   step->numTokens,
+                                   step->tokenLists,
+                                   step->tokenLists + step->numTokens + 1,
+                                   layer->send.data};
+  LRMOE_RUN(layer->backend, spread, &pack, step->stream);
+  return lrmoeSuccess;
+}
+
+/* A row per pair, some of them zeros. */
+static lrmoeResult_t gatherG(struct lrmoeStep *step, const void *g) {
+  int64_t *tokens = NULL;
+  LRMOE_CHECK(uploadTokens(step, &tokens));
+  return packG(step, g, tokens, step->backOffsets[step->plan->numRanks],
+               step->layer->send.data);
+}
+
 static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
                                 const void *g) {
   struct lrmoeLayer *layer = step->layer;
-  int64_t *tokens = NULL;
   LRMOE_CHECK(lrmoeCompactRoute(step));
   int64_t numRows = step->backOffsets[step->plan->numRanks];
-  LRMOE_CHECK(uploadTokens(step, &tokens));
-  LRMOE_CHECK(packG(step, g, tokens, numRows, layer->send.data));
+  LRMOE_CHECK(step->config.wire == lrmoeWireDedup ? spreadG(step, g)
+                                                  : gatherG(step, g));
   lrmoeMeterAdd(&step->meter,
                 (numRows + step->handoff.numRows) * layer->rowBytes);
   const struct lrmoeExchange exchange = {

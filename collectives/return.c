@@ -119,20 +119,18 @@ static lrmoeResult_t pushSums(struct lrmoeStep *step, const int64_t *offsets) {
   return lrmoeSuccess;
 }
 
-/* Source: adds the rows of each token.  They lie in the window where they were
- * pushed, a stretch per executor, or in one sequence. */
-static lrmoeResult_t addRows(struct lrmoeStep *step, int isPushed, void *dx) {
-  struct lrmoeLayer *layer = step->layer;
+/* Source: rows that came home, of each token.  They lie in the window where
+ * they were pushed, a stretch per executor, or in one sequence. */
+static lrmoeResult_t listTokens(struct lrmoeStep *step, int isPushed) {
   int32_t numRanks = step->plan->numRanks;
   int64_t numRows = step->backOffsets[numRanks];
   int64_t length = step->numTokens + 1 + numRows;
   int64_t *offsets = NULL;
-  int64_t *device = NULL;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayTokenLists, length, &offsets));
   int64_t *list = offsets + step->numTokens + 1;
   lrmoeRouteInvert(numRows, step->backTokens, step->numTokens, offsets, list);
   if (isPushed) {
-    int64_t stride = lrmoeWindowStride(&layer->back, numRanks);
+    int64_t stride = lrmoeWindowStride(&step->layer->back, numRanks);
     for (int64_t i = 0; i < numRows; i++) {
       int32_t d = 0;
       while (list[i] >= step->backOffsets[d + 1])
@@ -140,13 +138,19 @@ static lrmoeResult_t addRows(struct lrmoeStep *step, int isPushed, void *dx) {
       list[i] += d * stride - step->backOffsets[d];
     }
   }
-  LRMOE_CHECK(
-      LRMOE_UPLOAD(step, lrmoeArrayTokenLists, length, offsets, &device));
+  return LRMOE_UPLOAD(step, lrmoeArrayTokenLists, length, offsets,
+                      &step->tokenLists);
+}
+
+/* Source: adds the rows of each token. */
+static lrmoeResult_t addRows(struct lrmoeStep *step, int isPushed, void *dx) {
+  struct lrmoeLayer *layer = step->layer;
+  if (!step->tokenLists) LRMOE_CHECK(listTokens(step, isPushed));
   const struct lrmoeGatherSum sum = {
       {layer->back.data, NULL, layer->type, layer->hidden},
       step->numTokens,
-      device,
-      device + step->numTokens + 1,
+      step->tokenLists,
+      step->tokenLists + step->numTokens + 1,
       NULL,
       dx};
   LRMOE_RUN(layer->backend, gatherSum, &sum, step->stream);

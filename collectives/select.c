@@ -94,6 +94,7 @@ static lrmoeResult_t begin(struct lrmoeStep *step, const void *g,
   step->meter = (struct lrmoeMeter){0};
   step->stats = (lrmoeStepStats_t)LRMOE_STEP_STATS_INITIALIZER;
   step->isFused = 0;
+  step->tokenLists = NULL;
   step->numPut = 0;
   return lrmoeSuccess;
 }

@@ -191,6 +191,9 @@ struct lrmoeStep {
   int64_t *xOffsets;     /* [G + 1] rows of x to each executor */
   int64_t *xTokens;      /* [rows] */
   int64_t *alphaOffsets; /* [G + 1] moved pairs to each executor */
+  /* Device: rows of g of each token, offsets [T + 1] and list, in the order of
+   * the send region; NULL where they went elsewhere. */
+  int64_t *tokenLists;
 
   /* Backward, as executor. */
   uint8_t *keptLocal;    /* [local] kept, executed here, state at hand */

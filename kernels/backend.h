@@ -24,7 +24,7 @@
 #include "kernels/expert.h"
 #include "kernels/rows.h"
 
-#define LRMOE_BACKEND_ABI 1
+#define LRMOE_BACKEND_ABI 2
 
 enum lrmoeCopyKind {
   lrmoeCopyToDevice, /* from the host, page-locked for it to be asynchronous */
@@ -44,6 +44,16 @@ struct lrmoeGather {
   int64_t numRows;
   lrmoeDataType_t outType;
   void *out; /* [numRows, width]: row i, converted, to nearest even */
+};
+
+/* Row t to out rows list[offsets[t] .. offsets[t + 1]), none of them twice: a
+ * gather in which each row is read once. */
+struct lrmoeSpread {
+  struct lrmoeRows rows; /* index is not used */
+  int64_t numRows;
+  const int64_t *offsets; /* [numRows + 1] */
+  const int64_t *list;
+  void *out; /* in rows' type */
 };
 
 /* out row t = sum, in list order, of weights[j] * row j for j in
@@ -131,6 +141,7 @@ struct lrmoeBackend {
 
   lrmoeResult_t (*norms)(const struct lrmoeNorms *args, lrmoeStream_t stream);
   lrmoeResult_t (*gather)(const struct lrmoeGather *args, lrmoeStream_t stream);
+  lrmoeResult_t (*spread)(const struct lrmoeSpread *args, lrmoeStream_t stream);
   lrmoeResult_t (*gatherSum)(const struct lrmoeGatherSum *args,
                              lrmoeStream_t stream);
   lrmoeResult_t (*dotRows)(const struct lrmoeDotRows *args,

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "kernels/backend.h"
+#include "kernels/cpu_convert.h"
 #include "kernels/expert_cpu.h"
 #include "kernels/select.h"
 
@@ -98,6 +99,17 @@ static lrmoeResult_t gather(const struct lrmoeGather *args,
   const struct lrmoeRowKernels *kernels = NULL;
   LRMOE_CHECK(getKernels(&kernels));
   kernels->gather(&args->rows, args->numRows, args->outType, args->out);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t spread(const struct lrmoeSpread *args,
+                            lrmoeStream_t stream) {
+  (void)stream;
+  size_t rowBytes = (size_t)(args->rows.width * elementBytes(args->rows.type));
+  for (int64_t t = 0; t < args->numRows; t++)
+    for (int64_t j = args->offsets[t]; j < args->offsets[t + 1]; j++)
+      memcpy((char *)args->out + (size_t)args->list[j] * rowBytes,
+             (const char *)args->rows.data + (size_t)t * rowBytes, rowBytes);
   return lrmoeSuccess;
 }
 
@@ -231,6 +243,7 @@ const struct lrmoeBackend lrmoeCpuBackend = {
     .eventDestroy = eventDone,
     .norms = norms,
     .gather = gather,
+    .spread = spread,
     .gatherSum = gatherSum,
     .dotRows = dotRows,
     .addFloats = addFloats,

@@ -27,6 +27,8 @@ lrmoeResult_t lrmoeCudaDotRows(const struct lrmoeDotRows *args,
 /* gather.cu */
 lrmoeResult_t lrmoeCudaGather(const struct lrmoeGather *args,
                               lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaSpread(const struct lrmoeSpread *args,
+                              lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
                                  int64_t rowBytes, void *rows,
                                  lrmoeStream_t stream);

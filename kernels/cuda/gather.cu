@@ -61,6 +61,60 @@ lrmoeResult_t lrmoeCudaGather(const struct lrmoeGather *args,
   return lrmoeSuccess;
 }
 
+/* struct lrmoeSpread in a kernel. */
+struct SpreadView {
+  const char *rows;
+  const int64_t *offsets;
+  const int64_t *list;
+  char *out;
+  int64_t numRows;
+  int64_t rowBytes;
+};
+
+/* A warp holds a part of its row and writes it to all its places. */
+__global__ void __launch_bounds__(blockThreads)
+    spreadRowsKernel(SpreadView view) {
+  int64_t row = rowOfWarp();
+  if (row >= view.numRows) return;
+  int64_t first = loadForWarp(view.offsets + row);
+  int64_t last = loadForWarp(view.offsets + row + 1);
+  if (first == last) return;
+  int64_t numWords = view.rowBytes / static_cast<int64_t>(sizeof(uint4));
+  const uint4 *from =
+      reinterpret_cast<const uint4 *>(view.rows + row * view.rowBytes);
+  for (int64_t part = laneOf(); part < numWords + laneOf();
+       part += wordsInFlight * warpLanes) {
+    uint4 held[wordsInFlight] = {};
+#pragma unroll
+    for (int k = 0; k < wordsInFlight; k++)
+      if (part + k * warpLanes < numWords)
+        held[k] = lrmoeLoad(from + part + k * warpLanes);
+    for (int64_t j = first; j < last; j++) {
+      uint4 *to = reinterpret_cast<uint4 *>(
+          view.out + loadForWarp(view.list + j) * view.rowBytes);
+#pragma unroll
+      for (int k = 0; k < wordsInFlight; k++)
+        if (part + k * warpLanes < numWords)
+          lrmoeStore(to + part + k * warpLanes, held[k]);
+    }
+  }
+}
+
+lrmoeResult_t lrmoeCudaSpread(const struct lrmoeSpread *args,
+                              lrmoeStream_t stream) {
+  if (args->numRows == 0) return lrmoeSuccess;
+  LRMOE_CHECK(requireRows(args->rows));
+  LRMOE_CHECK(lrmoeCudaCheckAligned(args->out));
+  const SpreadView view = {static_cast<const char *>(args->rows.data),
+                           args->offsets,
+                           args->list,
+                           static_cast<char *>(args->out),
+                           args->numRows,
+                           viewOf(args->rows).rowBytes};
+  LRMOE_RUN_KERNEL(spreadRowsKernel, args->numRows, blockWarps, stream, view);
+  return lrmoeSuccess;
+}
+
 __global__ void __launch_bounds__(blockThreads)
     spoilRowsKernel(int64_t count, const int64_t *index, int64_t rowBytes,
                     char *rows) {

@@ -30,6 +30,7 @@ static const struct lrmoeBackend cudaBackend = {
     lrmoeCudaEventDestroy,
     lrmoeCudaNorms,
     lrmoeCudaGather,
+    lrmoeCudaSpread,
     lrmoeCudaGatherSum,
     lrmoeCudaDotRows,
     lrmoeCudaAddFloats,

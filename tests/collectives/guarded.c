@@ -134,6 +134,15 @@ static lrmoeResult_t gather(const struct lrmoeGather *args,
   INSIDE(lrmoeCpuBackend.gather(args, stream));
 }
 
+static lrmoeResult_t spread(const struct lrmoeSpread *args,
+                            lrmoeStream_t stream) {
+  checkRows(&args->rows, args->numRows);
+  mustBeDevice(args->offsets, args->numRows, "offsets in host memory");
+  mustBeDevice(args->list, args->numRows, "a list in host memory");
+  mustBeDevice(args->out, args->numRows, "spread to host memory");
+  INSIDE(lrmoeCpuBackend.spread(args, stream));
+}
+
 static lrmoeResult_t gatherSum(const struct lrmoeGatherSum *args,
                                lrmoeStream_t stream) {
   checkRows(&args->rows, args->numOut);
@@ -325,6 +334,7 @@ static void makeTables(void) {
   backend.clear = clear;
   backend.norms = norms;
   backend.gather = gather;
+  backend.spread = spread;
   backend.gatherSum = gatherSum;
   backend.dotRows = dotRows;
   backend.addFloats = addFloats;

@@ -134,6 +134,42 @@ static void checkGatherSum(struct rowCase *rows, int64_t maxEntries,
 }
 
 /* Up to a batch of lanes and beyond; one entry keeps -0. */
+/* Rows of a list of their own length each, to places in a random order. */
+START_TEST(spreadWritesEveryPlace) {
+  struct naiveRandom random = {(uint64_t)_i + 900};
+  lrmoeDataType_t type = naiveTypes[_i % 3];
+  int64_t width = 8 * (1 + naiveRandomBelow(&random, 40));
+  int64_t numRows = naiveRandomBelow(&random, 20);
+  int64_t lists[20 + 1 + 20 * 6];
+  int64_t *list = lists + numRows + 1;
+  chooseOrder(_i % numOrders);
+  lists[0] = 0;
+  for (int64_t t = 0; t < numRows; t++)
+    lists[t + 1] = lists[t] + naiveRandomBelow(&random, 6);
+  int64_t numOut = lists[numRows];
+  for (int64_t i = 0; i < numOut; i++) {
+    int64_t other = naiveRandomBelow(&random, i + 1);
+    list[i] = list[other];
+    list[other] = i;
+  }
+  size_t outBytes = (size_t)(numOut * width) * naiveTypeBytes(type);
+  const struct mirror *rows = mirrorRows(&random, type, numRows * width, 1);
+  const struct mirror *indices = mirrorIndices(lists, numRows + 1 + numOut);
+  const struct mirror *out = mirrorRoom(outBytes);
+  for (int side = 0; side < numSides; side++) {
+    const int64_t *offsets = indices->at[side];
+    const struct lrmoeSpread args = {{rows->at[side], NULL, type, width},
+                                     numRows,
+                                     offsets,
+                                     offsets + numRows + 1,
+                                     out->at[side]};
+    ASSERT_RUN(side, spread, &args, NULL);
+  }
+  assertSameBytes(out, "spread");
+  mirrorFreeAll();
+}
+END_TEST
+
 START_TEST(gatherSumKeepsTheOrder) {
   static const int64_t maxEntries[] = {1, 5, 8, 70};
   struct rowCase rows = makeCase(_i);
@@ -252,6 +288,7 @@ int main(void) {
   tcase_set_timeout(tests, 120);
   tcase_add_loop_test(tests, normsAreTheCpus, 0, numCases);
   tcase_add_loop_test(tests, gatherConverts, 0, numCases);
+  tcase_add_loop_test(tests, spreadWritesEveryPlace, 0, 18);
   tcase_add_loop_test(tests, gatherSumKeepsTheOrder, 0, numCases);
   tcase_add_loop_test(tests, dotsAreTheCpus, 0, numCases);
   tcase_add_loop_test(tests, spoiledRowsAreNan, 0, numCases);
