@@ -72,7 +72,7 @@ lrmoeResult_t lrmoePlanSave(lrmoePlan_t plan, void *buffer, size_t *bytes) {
       .constraint = (int32_t)plan->constraint,
       .constraintRank = plan->constraintRank,
   };
-  char *next = (char *)buffer + sizeof header;
+  char *next = buffer ? (char *)buffer + sizeof header : NULL;
   struct lrmoePlanPart parts[lrmoeNumPlanParts];
   lrmoePlanParts(plan, parts);
   header.bytes = sizeof header;

@@ -17,6 +17,7 @@ enum {
 struct forged {
   lrmoePlanView_t view;
   int64_t demand[numRanks * numExperts];
+  int64_t totals[numExperts];
   int64_t quotas[numExperts];
   int64_t forward[maxInstances];
   int64_t kept[maxInstances];
@@ -45,6 +46,7 @@ static void makeForged(struct forged *f, lrmoePolicy_t policy, int32_t slots) {
   ck_assert_uint_le(count, maxInstances);
   memcpy(f->given, someDemand, sizeof f->given);
   memcpy(f->demand, f->view.demand, sizeof f->demand);
+  memcpy(f->totals, f->view.totals, sizeof f->totals);
   memcpy(f->quotas, f->view.quotas, sizeof f->quotas);
   memcpy(f->homes, f->view.homes, sizeof f->homes);
   memcpy(f->offsets, f->view.instanceOffsets, sizeof f->offsets);
@@ -52,6 +54,7 @@ static void makeForged(struct forged *f, lrmoePolicy_t policy, int32_t slots) {
   memcpy(f->kept, f->view.keptPairs, count * sizeof *f->kept);
   memcpy(f->ranks, f->view.instanceRanks, count * sizeof *f->ranks);
   f->view.demand = f->demand;
+  f->view.totals = f->totals;
   f->view.quotas = f->quotas;
   f->view.homes = f->homes;
   f->view.instanceOffsets = f->offsets;
