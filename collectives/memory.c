@@ -37,7 +37,7 @@ static lrmoeResult_t openPinned(const struct lrmoeBackend *backend,
     LRMOE_RUN(backend, eventCreate, &twin->event);
   else
     LRMOE_RUN(backend, eventWait, twin->event);
-  if (bytes <= twin->pinnedBytes) return lrmoeSuccess;
+  if (twin->pinned && bytes <= twin->pinnedBytes) return lrmoeSuccess;
   void *pinned = NULL;
   LRMOE_RUN(backend, hostAlloc, roomFor(bytes), &pinned);
   if (twin->pinned) backend->hostFree(twin->pinned);
