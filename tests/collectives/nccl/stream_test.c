@@ -216,12 +216,17 @@ START_TEST(an_abort_under_a_call) {
 }
 END_TEST
 
+/* Nor does the call wait for those before it: their stream may stand still
+ * until this very thread lets it go. */
 START_TEST(a_stream_that_takes_nothing) {
   struct testRank self = {0, 1, {{0}}, NULL};
   struct bench bench;
   char byte = 0;
   ASSERT_OK(lrmoeGetUniqueId(&self.id));
   ASSERT_OK(open(&self, &bench));
+  fakeStreamHold(bench.streams[0], &bench.gate);
+  ASSERT_OK(lrmoeBroadcast(&byte, &byte, 1, lrmoeInt8, 0, bench.comm,
+                           bench.streams[0]));
   atomic_store(&fakeStreamError, 700);
   ASSERT_RESULT(lrmoeBroadcast(&byte, &byte, 1, lrmoeInt8, 0, bench.comm,
                                bench.streams[0]),

@@ -149,13 +149,17 @@ static int enlist(struct work *work) {
   return isNonblocking;
 }
 
+/* A stream that takes no work breaks the communicators.  Their earlier works may
+ * run only when this very thread waits for the stream, so nothing is awaited
+ * here; works that come later fail, in whatever order they run. */
 static lrmoeResult_t handToStream(struct work *work) {
   int error = standinHostEnqueue(work->stream, runOnStream, work);
   if (!error) return lrmoeSuccess;
   lrmoeResult_t result =
       LRMOE_FAIL(lrmoeUnhandledCudaError,
                  "the stream takes no work: CUDA error %d", error);
-  awaitTurn(work);
+  for (int64_t i = 0; i < work->numMembers; i++)
+    lrmoeFailureBreak(work->members[i].comm->cpu, result);
   finish(work, result);
   return result;
 }
