@@ -37,8 +37,8 @@ lrmoeResult_t lrmoeAlphaCombine(struct lrmoeStep *step, void *y) {
   int64_t *tokens = NULL;
   LRMOE_CHECK(wireWeights(step, &weights));
   LRMOE_CHECK(wireOrder(step, lrmoeArrayWordsIn, step->sortedTokens, &tokens));
-  const struct lrmoeSumLists lists = {lrmoeArrayTokenLists, step->numPairs,
-                                      tokens, step->numTokens};
+  const struct lrmoeLists lists = {lrmoeArrayTokenLists, step->numPairs, tokens,
+                                   step->numTokens};
   return lrmoeSumRows(step, &lists, step->ownerRows,
                       isPre(step) ? NULL : weights, y);
 }

@@ -15,8 +15,7 @@
 static lrmoeResult_t openForward(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
   int64_t numLocal = step->instanceOffsets[step->numInstances];
-  int64_t width = lrmoeFc1Width(layer->activation, layer->ffn);
-  int64_t savedBytes = width * (int64_t)lrmoeTypeBytes(layer->type);
+  int64_t savedBytes = lrmoeLayerSavedBytes(layer);
   step->saved = NULL;
   if (layer->savedState == lrmoeSavedFull)
     LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockSaved,
@@ -30,8 +29,7 @@ static lrmoeResult_t openForward(struct lrmoeStep *step) {
 
 static lrmoeResult_t expertForward(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
-  int64_t width = lrmoeFc1Width(layer->activation, layer->ffn);
-  int64_t savedBytes = width * (int64_t)lrmoeTypeBytes(layer->type);
+  int64_t savedBytes = lrmoeLayerSavedBytes(layer);
   struct lrmoeExpertForward *runs = NULL;
   LRMOE_CHECK(openForward(step));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRuns, step->numInstances, &runs));
@@ -89,7 +87,7 @@ static lrmoeResult_t takeNorms(struct lrmoeStep *step, const float *norms) {
   return lrmoeSuccess;
 }
 
-/* Sends numRows' rows, laid out in `send` by recvOffsets, and the norms home. */
+/* Sends the rows in `send`, by recvOffsets, and the norms home. */
 static lrmoeResult_t sendHome(struct lrmoeStep *step,
                               const int64_t *recvOffsets,
                               const int64_t *sendOffsets, void *back) {
@@ -127,12 +125,12 @@ static lrmoeResult_t combinePairs(struct lrmoeStep *step, void *y) {
 static lrmoeResult_t combine(struct lrmoeStep *step, void *y) {
   struct lrmoeLayer *layer = step->layer;
   int32_t numRanks = step->plan->numRanks;
-  const struct lrmoeSumLists executor = {
+  const struct lrmoeLists executor = {
       lrmoeArrayRowLists, step->instanceOffsets[step->numInstances], step->xRow,
       step->recvRowOffsets[numRanks]};
-  const struct lrmoeSumLists source = {lrmoeArrayTokenLists,
-                                       step->rowOffsets[numRanks],
-                                       step->rowTokens, step->numTokens};
+  const struct lrmoeLists source = {lrmoeArrayTokenLists,
+                                    step->rowOffsets[numRanks], step->rowTokens,
+                                    step->numTokens};
   LRMOE_CHECK(lrmoeSumRows(step, &executor, layer->pairRows.data, NULL,
                            layer->send.data));
   LRMOE_CHECK(

@@ -8,12 +8,16 @@
  * and checks that rows sent = rows received (design invariant 6). */
 #include "collectives/compact.h"
 
-#include "collectives/route.h"
-
 #include <string.h>
 
 int64_t lrmoeWindowStride(const struct lrmoeRegion *region, int numRanks) {
   return region->numRows / numRanks;
+}
+
+struct lrmoeLists lrmoeCompactTokenLists(const struct lrmoeStep *step) {
+  return (struct lrmoeLists){lrmoeArrayTokenLists,
+                             step->backOffsets[step->plan->numRanks],
+                             step->backTokens, step->numTokens};
 }
 
 /* Rows of x that are needed again, behind the rows of g in the send region
@@ -158,14 +162,10 @@ static lrmoeResult_t uploadTokens(struct lrmoeStep *step, int64_t **tokens) {
 /* Packs a row per (token, executor): each token's row is read once. */
 static lrmoeResult_t spreadG(struct lrmoeStep *step, const void *g) {
   struct lrmoeLayer *layer = step->layer;
-  int64_t numRows = step->backOffsets[step->plan->numRanks];
-  int64_t length = step->numTokens + 1 + numRows;
+  const struct lrmoeLists lists = lrmoeCompactTokenLists(step);
   int64_t *offsets = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayTokenLists, length, &offsets));
-  lrmoeRouteInvert(numRows, step->backTokens, step->numTokens, offsets,
-                   offsets + step->numTokens + 1);
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayTokenLists, length, offsets,
-                           &step->tokenLists));
+  LRMOE_CHECK(lrmoeListsMake(step, &lists, &offsets));
+  LRMOE_CHECK(lrmoeListsUpload(step, &lists, offsets, &step->tokenLists));
   const struct lrmoeSpread pack = {{g, NULL, layer->type, layer->hidden},
                                    step->numTokens,
                                    step->tokenLists,

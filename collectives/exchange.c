@@ -50,23 +50,47 @@ lrmoeResult_t lrmoeExchangeRun(struct lrmoeComm *comm,
   return result;
 }
 
-/* Sends from `out` and receives into hostIn's device memory, and waits. */
-static lrmoeResult_t exchangeStaged(struct lrmoeComm *comm,
-                                    const struct lrmoeExchange *staged,
-                                    size_t recvBytes, lrmoeStream_t stream,
-                                    int64_t *bytesSent) {
+/* ---- Host memory ---- */
+
+/* A message of host memory as the transport sees it: host memory itself, or
+ * the communicator's staging on a device. */
+struct staging {
+  struct lrmoeComm *comm;
+  lrmoeStream_t stream;
+  void *out;
+  void *in;
+};
+
+static lrmoeResult_t openStaging(struct staging *staging, const void *send,
+                                 size_t sendBytes, void *recv,
+                                 size_t recvBytes) {
+  struct lrmoeComm *comm = staging->comm;
+  LRMOE_CHECK(lrmoeTwinUpload(comm->backend, &comm->hostOut, send, sendBytes,
+                              staging->stream, &staging->out));
+  staging->in = recv;
+  if (comm->backend->isHost) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeBlockReserve(comm->backend, recvBytes, staging->stream,
+                                &comm->hostIn.device));
+  staging->in = comm->hostIn.device.data;
+  return lrmoeSuccess;
+}
+
+/* Waits for what has come, and puts it into recv. */
+static lrmoeResult_t closeStaging(const struct staging *staging, void *recv,
+                                  size_t recvBytes) {
+  struct lrmoeComm *comm = staging->comm;
   void *host = NULL;
-  LRMOE_CHECK(lrmoeExchangeRun(comm, staged, 1, stream, bytesSent));
-  LRMOE_CHECK(lrmoeTwinDownload(comm->backend, &comm->hostIn, staged->recv,
-                                recvBytes, stream, &host));
-  return lrmoeCommSynchronize(comm, stream);
+  LRMOE_CHECK(lrmoeTwinDownload(comm->backend, &comm->hostIn, staging->in,
+                                recvBytes, staging->stream, &host));
+  LRMOE_CHECK(lrmoeCommSynchronize(comm, staging->stream));
+  if (recvBytes && host != recv) memcpy(recv, host, recvBytes);
+  return lrmoeSuccess;
 }
 
 lrmoeResult_t lrmoeExchangeHost(struct lrmoeComm *comm,
                                 const struct lrmoeExchange *exchange,
                                 lrmoeStream_t stream, int64_t *bytesSent) {
-  if (comm->backend->isHost)
-    return lrmoeExchangeRun(comm, exchange, 1, stream, bytesSent);
+  struct staging staging = {comm, stream, NULL, NULL};
   struct lrmoeExchange staged = *exchange;
   int64_t numSent = exchange->sendOffsets
                         ? exchange->sendOffsets[comm->numRanks]
@@ -74,38 +98,21 @@ lrmoeResult_t lrmoeExchangeHost(struct lrmoeComm *comm,
   size_t sendBytes = (size_t)(numSent * exchange->unitBytes);
   size_t recvBytes =
       (size_t)(exchange->recvOffsets[comm->numRanks] * exchange->unitBytes);
-  void *out = NULL;
-  LRMOE_CHECK(lrmoeTwinUpload(comm->backend, &comm->hostOut, exchange->send,
-                              sendBytes, stream, &out));
-  LRMOE_CHECK(lrmoeBlockReserve(comm->backend, recvBytes, stream,
-                                &comm->hostIn.device));
-  staged.send = out;
-  staged.recv = comm->hostIn.device.data;
-  LRMOE_CHECK(exchangeStaged(comm, &staged, recvBytes, stream, bytesSent));
-  if (recvBytes) memcpy(exchange->recv, comm->hostIn.pinned, recvBytes);
-  return lrmoeSuccess;
+  LRMOE_CHECK(openStaging(&staging, exchange->send, sendBytes, exchange->recv,
+                          recvBytes));
+  staged.send = staging.out;
+  staged.recv = staging.in;
+  LRMOE_CHECK(lrmoeExchangeRun(comm, &staged, 1, stream, bytesSent));
+  return closeStaging(&staging, exchange->recv, recvBytes);
 }
 
 lrmoeResult_t lrmoeAllGatherHost(struct lrmoeComm *comm, const void *mine,
                                  void *all, int64_t bytes,
                                  lrmoeStream_t stream) {
-  const struct lrmoeBackend *backend = comm->backend;
+  struct staging staging = {comm, stream, NULL, NULL};
   size_t allBytes = (size_t)bytes * (size_t)comm->numRanks;
-  void *out = NULL;
-  void *in = all;
-  LRMOE_CHECK(lrmoeTwinUpload(backend, &comm->hostOut, mine, (size_t)bytes,
-                              stream, &out));
-  if (!backend->isHost) {
-    LRMOE_CHECK(
-        lrmoeBlockReserve(backend, allBytes, stream, &comm->hostIn.device));
-    in = comm->hostIn.device.data;
-  }
-  LRMOE_CHECK(comm->transport->allGather(out, in, (size_t)bytes, lrmoeUint8,
-                                         comm->nccl, stream));
-  void *host = NULL;
-  LRMOE_CHECK(
-      lrmoeTwinDownload(backend, &comm->hostIn, in, allBytes, stream, &host));
-  LRMOE_CHECK(lrmoeCommSynchronize(comm, stream));
-  if (host != all) memcpy(all, host, allBytes);
-  return lrmoeSuccess;
+  LRMOE_CHECK(openStaging(&staging, mine, (size_t)bytes, all, allBytes));
+  LRMOE_CHECK(comm->transport->allGather(staging.out, staging.in, (size_t)bytes,
+                                         lrmoeUint8, comm->nccl, stream));
+  return closeStaging(&staging, all, allBytes);
 }

@@ -100,6 +100,11 @@ static lrmoeResult_t findLocalExperts(struct lrmoeLayer *layer,
   return lrmoeSuccess;
 }
 
+int64_t lrmoeLayerSavedBytes(const struct lrmoeLayer *layer) {
+  return lrmoeFc1Width(layer->activation, layer->ffn) *
+         (int64_t)lrmoeTypeBytes(layer->type);
+}
+
 int32_t lrmoeLayerLocalIndex(const struct lrmoeLayer *layer, int32_t expert) {
   int32_t low = 0;
   int32_t high = layer->numLocal - 1;

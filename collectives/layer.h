@@ -77,6 +77,9 @@ struct lrmoeLayer {
   int64_t numStepsMade;
 };
 
+/* Bytes of FC1's output of one pair, which state `full` saves. */
+int64_t lrmoeLayerSavedBytes(const struct lrmoeLayer *layer);
+
 /* Index of a local expert, -1 if its home is elsewhere. */
 int32_t lrmoeLayerLocalIndex(const struct lrmoeLayer *layer, int32_t expert);
 

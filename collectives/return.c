@@ -74,47 +74,20 @@ static lrmoeResult_t unpackDAlpha(struct lrmoeStep *step, const float *recv,
   return lrmoeSuccess;
 }
 
-/* Executor: its pairs' rows of dx as the sums that the sources get, one row
- * after the other. */
-static lrmoeResult_t listSums(struct lrmoeStep *step, int64_t **offsets) {
-  int64_t numPairs = step->handoff.numPairs;
-  int64_t numRows = step->handoff.numRows;
-  int64_t length = numRows + 1 + numPairs;
-  int64_t *lists = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRowLists, length, &lists));
-  lrmoeRouteInvert(numPairs, step->dxRow, numRows, lists, lists + numRows + 1);
-  return LRMOE_UPLOAD(step, lrmoeArrayRowLists, length, lists, offsets);
-}
-
-/* Executor: sums of rows [first, last) to `out`. */
-static lrmoeResult_t sumInto(struct lrmoeStep *step, const int64_t *offsets,
-                             int64_t first, int64_t last, void *out) {
-  struct lrmoeLayer *layer = step->layer;
-  const struct lrmoeGatherSum sum = {
-      {layer->pairRows.data, NULL, layer->type, layer->hidden},
-      last - first,
-      offsets + first,
-      offsets + step->handoff.numRows + 1,
-      NULL,
-      out};
-  LRMOE_RUN(layer->backend, gatherSum, &sum, step->stream);
-  return lrmoeSuccess;
-}
-
 /* Executor: its sums straight into the sources' windows. */
-static lrmoeResult_t pushSums(struct lrmoeStep *step, const int64_t *offsets) {
+static lrmoeResult_t pushSums(struct lrmoeStep *step, struct lrmoeSums *sums) {
   struct lrmoeLayer *layer = step->layer;
   struct lrmoeComm *comm = layer->comm;
   int64_t stride = lrmoeWindowStride(&layer->back, comm->numRanks);
   for (int i = 0; i < comm->numRanks; i++) {
     int s = comm->targets[i];
-    int64_t first = step->backRecvOffsets[s];
-    int64_t last = step->backRecvOffsets[s + 1];
-    LRMOE_CHECK(sumInto(step, offsets, first, last,
-                        (char *)layer->back.peers[s] +
-                            comm->rank * stride * layer->rowBytes));
+    sums->first = step->backRecvOffsets[s];
+    sums->last = step->backRecvOffsets[s + 1];
+    LRMOE_CHECK(lrmoeSumListed(step, sums, layer->pairRows.data, NULL,
+                               (char *)layer->back.peers[s] +
+                                   comm->rank * stride * layer->rowBytes));
     if (s != comm->rank)
-      step->stats.returnBytes += (last - first) * layer->rowBytes;
+      step->stats.returnBytes += (sums->last - sums->first) * layer->rowBytes;
   }
   return lrmoeSuccess;
 }
@@ -122,39 +95,27 @@ static lrmoeResult_t pushSums(struct lrmoeStep *step, const int64_t *offsets) {
 /* Source: rows that came home, of each token.  They lie in the window where
  * they were pushed, a stretch per executor, or in one sequence. */
 static lrmoeResult_t listTokens(struct lrmoeStep *step, int isPushed) {
-  int32_t numRanks = step->plan->numRanks;
-  int64_t numRows = step->backOffsets[numRanks];
-  int64_t length = step->numTokens + 1 + numRows;
+  const struct lrmoeLists lists = lrmoeCompactTokenLists(step);
   int64_t *offsets = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayTokenLists, length, &offsets));
-  int64_t *list = offsets + step->numTokens + 1;
-  lrmoeRouteInvert(numRows, step->backTokens, step->numTokens, offsets, list);
-  if (isPushed) {
-    int64_t stride = lrmoeWindowStride(&step->layer->back, numRanks);
-    for (int64_t i = 0; i < numRows; i++) {
-      int32_t d = 0;
-      while (list[i] >= step->backOffsets[d + 1])
-        d++;
-      list[i] += d * stride - step->backOffsets[d];
-    }
+  LRMOE_CHECK(lrmoeListsMake(step, &lists, &offsets));
+  int64_t *list = offsets + lists.numOut + 1;
+  int32_t numRanks = step->plan->numRanks;
+  int64_t stride = lrmoeWindowStride(&step->layer->back, numRanks);
+  for (int64_t i = 0; i < lists.numRows && isPushed; i++) {
+    int32_t d = 0;
+    while (list[i] >= step->backOffsets[d + 1])
+      d++;
+    list[i] += d * stride - step->backOffsets[d];
   }
-  return LRMOE_UPLOAD(step, lrmoeArrayTokenLists, length, offsets,
-                      &step->tokenLists);
+  return lrmoeListsUpload(step, &lists, offsets, &step->tokenLists);
 }
 
 /* Source: adds the rows of each token. */
 static lrmoeResult_t addRows(struct lrmoeStep *step, int isPushed, void *dx) {
-  struct lrmoeLayer *layer = step->layer;
+  int64_t numTokens = step->numTokens;
   if (!step->tokenLists) LRMOE_CHECK(listTokens(step, isPushed));
-  const struct lrmoeGatherSum sum = {
-      {layer->back.data, NULL, layer->type, layer->hidden},
-      step->numTokens,
-      step->tokenLists,
-      step->tokenLists + step->numTokens + 1,
-      NULL,
-      dx};
-  LRMOE_RUN(layer->backend, gatherSum, &sum, step->stream);
-  return lrmoeSuccess;
+  const struct lrmoeSums sums = {step->tokenLists, numTokens, 0, numTokens};
+  return lrmoeSumListed(step, &sums, step->layer->back.data, NULL, dx);
 }
 
 /* Tokens of the pairs that are dropped though their score is not finite. */
@@ -191,15 +152,22 @@ static lrmoeResult_t markNonFinite(struct lrmoeStep *step, void *dx) {
   return lrmoeSuccess;
 }
 
-/* Executor: what it sends beside d(alpha): sums in the sources' windows, or in
- * the send region. */
+/* Executor: its pairs' rows of dx as sums, in the sources' windows or in the
+ * send region. */
 static lrmoeResult_t giveSums(struct lrmoeStep *step, int isPushed) {
   struct lrmoeLayer *layer = step->layer;
+  const lrmoeHandoff_t *handoff = &step->handoff;
+  const struct lrmoeLists lists = {lrmoeArrayRowLists, handoff->numPairs,
+                                   step->dxRow, handoff->numRows};
   int64_t *offsets = NULL;
-  LRMOE_CHECK(listSums(step, &offsets));
-  if (isPushed) return pushSums(step, offsets);
-  lrmoeMeterAdd(&step->meter, step->handoff.numRows * layer->rowBytes);
-  return sumInto(step, offsets, 0, step->handoff.numRows, layer->send.data);
+  int64_t *device = NULL;
+  LRMOE_CHECK(lrmoeListsMake(step, &lists, &offsets));
+  LRMOE_CHECK(lrmoeListsUpload(step, &lists, offsets, &device));
+  struct lrmoeSums sums = {device, lists.numOut, 0, lists.numOut};
+  if (isPushed) return pushSums(step, &sums);
+  lrmoeMeterAdd(&step->meter, handoff->numRows * layer->rowBytes);
+  return lrmoeSumListed(step, &sums, layer->pairRows.data, NULL,
+                        layer->send.data);
 }
 
 static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,

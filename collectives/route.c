@@ -298,23 +298,46 @@ void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,
     list[offsets[tokens[i] + 1]++] = i;
 }
 
-lrmoeResult_t lrmoeSumRows(struct lrmoeStep *step,
-                           const struct lrmoeSumLists *lists, const void *rows,
-                           const float *weights, void *out) {
+static int64_t lengthOf(const struct lrmoeLists *lists) {
+  return lists->numOut + 1 + lists->numRows;
+}
+
+lrmoeResult_t lrmoeListsMake(struct lrmoeStep *step,
+                             const struct lrmoeLists *lists,
+                             int64_t **offsets) {
+  LRMOE_CHECK(LRMOE_RESERVE(step, lists->array, lengthOf(lists), offsets));
+  lrmoeRouteInvert(lists->numRows, lists->target, lists->numOut, *offsets,
+                   *offsets + lists->numOut + 1);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeListsUpload(struct lrmoeStep *step,
+                               const struct lrmoeLists *lists,
+                               const int64_t *offsets, int64_t **device) {
+  return LRMOE_UPLOAD(step, lists->array, lengthOf(lists), offsets, device);
+}
+
+lrmoeResult_t lrmoeSumListed(struct lrmoeStep *step,
+                             const struct lrmoeSums *sums, const void *rows,
+                             const float *weights, void *out) {
   const struct lrmoeLayer *layer = step->layer;
-  int64_t length = lists->numOut + 1 + lists->numRows;
-  int64_t *offsets = NULL; /* [numOut + 1], then the list */
-  LRMOE_CHECK(LRMOE_RESERVE(step, lists->array, length, &offsets));
-  lrmoeRouteInvert(lists->numRows, lists->target, lists->numOut, offsets,
-                   offsets + lists->numOut + 1);
-  int64_t *device = NULL;
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lists->array, length, offsets, &device));
   const struct lrmoeGatherSum sum = {{rows, NULL, layer->type, layer->hidden},
-                                     lists->numOut,
-                                     device,
-                                     device + lists->numOut + 1,
+                                     sums->last - sums->first,
+                                     sums->offsets + sums->first,
+                                     sums->offsets + sums->numOut + 1,
                                      weights,
                                      out};
   LRMOE_RUN(layer->backend, gatherSum, &sum, step->stream);
   return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeSumRows(struct lrmoeStep *step,
+                           const struct lrmoeLists *lists, const void *rows,
+                           const float *weights, void *out) {
+  int64_t *offsets = NULL;
+  int64_t *device = NULL;
+  LRMOE_CHECK(lrmoeListsMake(step, lists, &offsets));
+  LRMOE_CHECK(lrmoeListsUpload(step, lists, offsets, &device));
+  const struct lrmoeSums sums = {device, lists->numOut, 0, lists->numOut};
+  return lrmoeSumListed(step, &sums, rows, weights, out);
 }

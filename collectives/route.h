@@ -28,18 +28,40 @@ struct lrmoeRowRoute {
 lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
                              const struct lrmoeRowRoute *route);
 
-/* Rows that are added up: row i belongs to out row target[i]. */
-struct lrmoeSumLists {
+/* Rows that belong to out rows, row i to target[i]: rows that are added up, or
+ * the places that a row goes to. */
+struct lrmoeLists {
   enum lrmoeStepArray array; /* for the lists */
   int64_t numRows;
   const int64_t *target; /* [numRows] */
   int64_t numOut;
 };
 
-/* out [numOut, H] = sums of rows [numRows, H], each times its weight (NULL: 1),
- * in row order; device pointers, layer type. */
+/* Lists each out row's rows in row order: offsets [numOut + 1], then the list
+ * [numRows]; and brings them to the backend. */
+lrmoeResult_t lrmoeListsMake(struct lrmoeStep *step,
+                             const struct lrmoeLists *lists, int64_t **offsets);
+lrmoeResult_t lrmoeListsUpload(struct lrmoeStep *step,
+                               const struct lrmoeLists *lists,
+                               const int64_t *offsets, int64_t **device);
+
+/* Out rows [first, last) of uploaded lists. */
+struct lrmoeSums {
+  const int64_t *offsets; /* device, whole lists */
+  int64_t numOut;
+  int64_t first;
+  int64_t last;
+};
+
+/* out [last - first, H] = sums of rows in list order, each times its weight
+ * (NULL: 1); device pointers, layer type. */
+lrmoeResult_t lrmoeSumListed(struct lrmoeStep *step,
+                             const struct lrmoeSums *sums, const void *rows,
+                             const float *weights, void *out);
+
+/* Lists, uploads and sums, all out rows. */
 lrmoeResult_t lrmoeSumRows(struct lrmoeStep *step,
-                           const struct lrmoeSumLists *lists, const void *rows,
+                           const struct lrmoeLists *lists, const void *rows,
                            const float *weights, void *out);
 
 /* Rows of each token, in row order: offsets [T + 1] and list [numRows]. */

@@ -108,9 +108,8 @@ static int64_t savedBytes(const struct lrmoeStep *step) {
       numLocal * (int64_t)(sizeof *step->pairToken + sizeof *step->alpha +
                            sizeof *step->xRow + sizeof *step->phiLocal);
   if (layer->savedState == lrmoeSavedNone) return bytes;
-  int64_t width = lrmoeFc1Width(layer->activation, layer->ffn);
   return bytes + step->recvRowOffsets[step->plan->numRanks] * layer->rowBytes +
-         numLocal * width * (int64_t)lrmoeTypeBytes(layer->type);
+         numLocal * lrmoeLayerSavedBytes(layer);
 }
 
 static void countKept(struct lrmoeStep *step) {

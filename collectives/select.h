@@ -15,11 +15,30 @@ uint64_t lrmoeSelectTag(const struct lrmoeStep *step);
 
 int lrmoeSelectHasReplicas(const struct lrmoeStep *step, int32_t expert);
 
+/* Whether kept pairs of the expert may go to another instance. */
+int lrmoeSelectMayMove(const struct lrmoeStep *step, int32_t expert);
+
+/* Messages of all ranks begin with a tag at bytes + offsets[rank]: all are this
+ * step's. */
+lrmoeResult_t lrmoeSelectCheckTags(const struct lrmoeStep *step,
+                                   const unsigned char *bytes,
+                                   const int64_t *offsets);
+
 /* n[e]: pairs of all sources. */
 int64_t lrmoeSelectNumPairs(const struct lrmoeStep *step, int32_t expert);
 
-/* flags [n[e]] from keys [n[e]], in (source, ordinal) order: the K[e] best, or
- * with scope `instance` the X best of each instance's stretch. */
+/* Pairs of an expert that follow each other in (source, ordinal) order and of
+ * which the `quota` best are kept: all of them, or with scope `instance` those
+ * of each instance. */
+struct lrmoeStretch {
+  int64_t numPairs;
+  int64_t quota;
+};
+int32_t lrmoeSelectNumStretches(const struct lrmoeStep *step, int32_t expert);
+struct lrmoeStretch lrmoeSelectStretch(const struct lrmoeStep *step,
+                                       int32_t expert, int32_t i);
+
+/* flags [n[e]] from keys [n[e]], in (source, ordinal) order. */
 void lrmoeSelectExpert(const struct lrmoeStep *step, int32_t expert,
                        uint32_t *keys, uint8_t *flags);
 

@@ -30,10 +30,6 @@ static int64_t idBytes(const struct lrmoeStep *step) {
   return step->config.scope == lrmoeScopeLayer ? (int64_t)sizeof(int64_t) : 0;
 }
 
-static int mayMove(const struct lrmoeStep *step, int32_t e) {
-  return lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, e);
-}
-
 /* Places of every (source, expert) in the messages, and their lengths. */
 static void layOutMessages(const struct lrmoeStep *step, struct gathered *all) {
   int64_t numExperts = step->plan->numExperts;
@@ -47,7 +43,7 @@ static void layOutMessages(const struct lrmoeStep *step, struct gathered *all) {
       all->firsts[cell] = all->keyOffsets[s] + numPairs;
       all->movables[cell] = numMovable;
       numPairs += step->demand[cell];
-      if (mayMove(step, e)) numMovable += step->demand[cell];
+      if (lrmoeSelectMayMove(step, e)) numMovable += step->demand[cell];
     }
     all->keyOffsets[s + 1] = all->keyOffsets[s] + numPairs;
     all->headOffsets[s + 1] = all->headOffsets[s] + (int64_t)sizeof(uint64_t) +
@@ -90,7 +86,7 @@ static lrmoeResult_t layOut(struct lrmoeStep *step, struct gathered *all) {
 /* Tokens of this rank's pairs that may move, in sorted order; unaligned. */
 static void writeTokens(const struct lrmoeStep *step, unsigned char *at) {
   for (int32_t e = 0; e < step->plan->numExperts; e++) {
-    if (!mayMove(step, e)) continue;
+    if (!lrmoeSelectMayMove(step, e)) continue;
     for (int64_t i = step->expertOffsets[e]; i < step->expertOffsets[e + 1];
          i++) {
       int32_t token = (int32_t)step->sortedTokens[i];
@@ -139,18 +135,10 @@ struct selection {
 /* Segments of one expert; returns the next segment. */
 static int64_t addSegments(const struct lrmoeStep *step, int32_t e, int64_t at,
                            int64_t *offsets, int64_t *quotas) {
-  const struct lrmoePlan *plan = step->plan;
-  if (step->config.scope != lrmoeScopeInstance) {
-    offsets[at + 1] = offsets[at] + lrmoeSelectNumPairs(step, e);
-    quotas[at] = plan->quotas[e];
-    return at + 1;
-  }
-  for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
-       i++, at++) {
-    int64_t numPairs = plan->forwardPairs[i];
-    int64_t quota = plan->keptPairs[i];
-    offsets[at + 1] = offsets[at] + numPairs;
-    quotas[at] = quota < numPairs ? quota : numPairs;
+  for (int32_t i = 0; i < lrmoeSelectNumStretches(step, e); i++, at++) {
+    struct lrmoeStretch stretch = lrmoeSelectStretch(step, e, i);
+    offsets[at + 1] = offsets[at] + stretch.numPairs;
+    quotas[at] = stretch.quota;
   }
   return at;
 }
@@ -226,7 +214,7 @@ static lrmoeResult_t takeFlags(struct lrmoeStep *step,
                                const struct gathered *all, int32_t e,
                                const uint8_t *flags) {
   struct lrmoeMoves moves = {e, flags, NULL, all->work};
-  if (!mayMove(step, e)) return lrmoeSelectTake(step, &moves);
+  if (!lrmoeSelectMayMove(step, e)) return lrmoeSelectTake(step, &moves);
   int64_t numPairs = 0;
   for (int32_t s = 0; s < step->plan->numRanks; s++) {
     int64_t cell = (int64_t)s * step->plan->numExperts + e;
@@ -340,20 +328,14 @@ static lrmoeResult_t selectLayer(struct lrmoeStep *step,
 
 /* Copies to the host what it has to read, waits, and checks the tags. */
 static lrmoeResult_t readBack(struct lrmoeStep *step, struct gathered *all) {
-  int32_t numRanks = step->plan->numRanks;
-  uint64_t tag = lrmoeSelectTag(step);
   LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
                                 step->numPairs * (int64_t)sizeof *step->keys,
                                 &step->keys));
   LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayScratch2, all->deviceHeads,
-                                all->headOffsets[numRanks], &all->heads));
+                                all->headOffsets[step->plan->numRanks],
+                                &all->heads));
   LRMOE_CHECK(lrmoeStepSynchronize(step));
-  for (int32_t s = 0; s < numRanks; s++)
-    if (memcmp(all->heads + all->headOffsets[s], &tag, sizeof tag) != 0)
-      return LRMOE_FAIL(lrmoeInvalidUsage,
-                        "rank %d is at another step, plan or backward config",
-                        s);
-  return lrmoeSuccess;
+  return lrmoeSelectCheckTags(step, all->heads, all->headOffsets);
 }
 
 lrmoeResult_t lrmoeSelectGather(struct lrmoeStep *step) {

@@ -54,13 +54,9 @@ static int hasInstance(const struct lrmoeStep *step, int32_t e, int32_t r) {
   return 0;
 }
 
-static int mayMove(const struct lrmoeStep *step, int32_t e) {
-  return lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, e);
-}
-
 /* What source s sends to the home of e ... */
 static int64_t keyBytes(const struct lrmoeStep *step, int32_t e, int32_t s) {
-  int64_t each = mayMove(step, e) ? 8 : 4;
+  int64_t each = lrmoeSelectMayMove(step, e) ? 8 : 4;
   return demandOf(step, e, s) * each;
 }
 
@@ -71,7 +67,7 @@ static int getsAllBits(const struct lrmoeStep *step, int32_t e, int32_t r) {
 }
 
 static int getsTokens(const struct lrmoeStep *step, int32_t e, int32_t r) {
-  return mayMove(step, e) && hasInstance(step, e, r);
+  return lrmoeSelectMayMove(step, e) && hasInstance(step, e, r);
 }
 
 static int64_t answerBytes(const struct lrmoeStep *step, int32_t e, int32_t r) {
@@ -155,7 +151,7 @@ static void writeKeys(const struct lrmoeStep *step, struct homes *h,
       memcpy(h->out + *cursor, step->keys + first,
              (size_t)count * sizeof *step->keys);
     unsigned char *tokens = h->out + *cursor + count * 4;
-    for (int64_t o = 0; o < count && mayMove(step, e); o++) {
+    for (int64_t o = 0; o < count && lrmoeSelectMayMove(step, e); o++) {
       int32_t token = (int32_t)step->sortedTokens[first + o];
       memcpy(tokens + o * 4, &token, sizeof token);
     }
@@ -171,12 +167,7 @@ static lrmoeResult_t exchangeKeys(struct lrmoeStep *step, struct homes *h) {
                                          h->keysIn, 1,          0};
   LRMOE_CHECK(lrmoeExchangeHost(step->layer->comm, &exchange, step->stream,
                                 &step->stats.selectBytes));
-  for (int32_t s = 0; s < step->plan->numRanks; s++)
-    if (memcmp(h->in + h->keysIn[s], &tag, tagBytes) != 0)
-      return LRMOE_FAIL(lrmoeInvalidUsage,
-                        "rank %d is at another step, plan or backward config",
-                        s);
-  return lrmoeSuccess;
+  return lrmoeSelectCheckTags(step, h->in, h->keysIn);
 }
 
 /* Keys and tokens of one of this home's experts, by (source, ordinal). */
@@ -186,7 +177,7 @@ static void collect(const struct lrmoeStep *step, struct homes *h, int32_t e) {
     int64_t count = demandOf(step, e, s);
     const unsigned char *at = h->in + h->cursors[s];
     memcpy(h->keys + numPairs, at, (size_t)count * 4);
-    if (mayMove(step, e))
+    if (lrmoeSelectMayMove(step, e))
       memcpy(h->tokens + numPairs, at + count * 4, (size_t)count * 4);
     h->cursors[s] += keyBytes(step, e, s);
     numPairs += count;

@@ -9,6 +9,22 @@ int lrmoeSelectHasReplicas(const struct lrmoeStep *step, int32_t expert) {
   return offsets[1] - offsets[0] > 1;
 }
 
+int lrmoeSelectMayMove(const struct lrmoeStep *step, int32_t expert) {
+  return lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, expert);
+}
+
+lrmoeResult_t lrmoeSelectCheckTags(const struct lrmoeStep *step,
+                                   const unsigned char *bytes,
+                                   const int64_t *offsets) {
+  uint64_t tag = lrmoeSelectTag(step);
+  for (int32_t s = 0; s < step->plan->numRanks; s++)
+    if (memcmp(bytes + offsets[s], &tag, sizeof tag) != 0)
+      return LRMOE_FAIL(lrmoeInvalidUsage,
+                        "rank %d is at another step, plan or backward config",
+                        s);
+  return lrmoeSuccess;
+}
+
 int64_t lrmoeSelectNumPairs(const struct lrmoeStep *step, int32_t expert) {
   const struct lrmoePlan *plan = step->plan;
   int64_t last = (int64_t)(plan->numRanks - 1) * plan->numExperts + expert;
@@ -52,7 +68,7 @@ lrmoeResult_t lrmoeSelectTake(struct lrmoeStep *step,
   int32_t e = moves->expert;
   int64_t mine = (int64_t)step->layer->comm->rank * step->plan->numExperts + e;
   lrmoeSelectTakeOwn(step, e, moves->flags + step->sourceBase[mine]);
-  if (lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, e)) {
+  if (lrmoeSelectMayMove(step, e)) {
     LRMOE_CHECK(checkTokens(step, moves));
     return lrmoeRerouteMoves(step, moves);
   }
@@ -63,21 +79,30 @@ lrmoeResult_t lrmoeSelectTake(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
+int32_t lrmoeSelectNumStretches(const struct lrmoeStep *step, int32_t expert) {
+  const int32_t *offsets = step->plan->instanceOffsets + expert;
+  return step->config.scope == lrmoeScopeInstance ? offsets[1] - offsets[0] : 1;
+}
+
+struct lrmoeStretch lrmoeSelectStretch(const struct lrmoeStep *step,
+                                       int32_t expert, int32_t i) {
+  const struct lrmoePlan *plan = step->plan;
+  if (step->config.scope != lrmoeScopeInstance)
+    return (struct lrmoeStretch){lrmoeSelectNumPairs(step, expert),
+                                 plan->quotas[expert]};
+  int32_t instance = plan->instanceOffsets[expert] + i;
+  int64_t numPairs = plan->forwardPairs[instance];
+  int64_t quota = plan->keptPairs[instance];
+  return (struct lrmoeStretch){numPairs, quota < numPairs ? quota : numPairs};
+}
+
 void lrmoeSelectExpert(const struct lrmoeStep *step, int32_t expert,
                        uint32_t *keys, uint8_t *flags) {
-  const struct lrmoePlan *plan = step->plan;
-  if (step->config.scope != lrmoeScopeInstance) {
-    lrmoeSelectTop(lrmoeSelectNumPairs(step, expert), keys,
-                   plan->quotas[expert], flags);
-    return;
-  }
   int64_t first = 0;
-  for (int32_t i = plan->instanceOffsets[expert];
-       i < plan->instanceOffsets[expert + 1]; i++) {
-    int64_t numPairs = plan->forwardPairs[i];
-    int64_t quota = plan->keptPairs[i];
-    lrmoeSelectTop(numPairs, keys + first, quota < numPairs ? quota : numPairs,
+  for (int32_t i = 0; i < lrmoeSelectNumStretches(step, expert); i++) {
+    struct lrmoeStretch stretch = lrmoeSelectStretch(step, expert, i);
+    lrmoeSelectTop(stretch.numPairs, keys + first, stretch.quota,
                    flags + first);
-    first += numPairs;
+    first += stretch.numPairs;
   }
 }

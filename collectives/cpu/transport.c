@@ -31,11 +31,7 @@ static lrmoeResult_t send(const void *buffer, size_t count,
                           lrmoeDataType_t type, int peer, struct ncclComm *comm,
                           lrmoeStream_t stream) {
   (void)stream;
-  struct lrmoeCall call = {.kind = lrmoeCallSend,
-                           .type = type,
-                           .peer = peer,
-                           .send = buffer,
-                           .count = count};
+  struct lrmoeCall call = lrmoeCallOfSend(buffer, count, type, peer);
   return lrmoeGroupCall(comm, &call);
 }
 
@@ -43,11 +39,7 @@ static lrmoeResult_t recv(void *buffer, size_t count, lrmoeDataType_t type,
                           int peer, struct ncclComm *comm,
                           lrmoeStream_t stream) {
   (void)stream;
-  struct lrmoeCall call = {.kind = lrmoeCallRecv,
-                           .type = type,
-                           .peer = peer,
-                           .recv = buffer,
-                           .count = count};
+  struct lrmoeCall call = lrmoeCallOfRecv(buffer, count, type, peer);
   return lrmoeGroupCall(comm, &call);
 }
 
@@ -57,11 +49,8 @@ static lrmoeResult_t allGather(const void *from, void *to, size_t sendCount,
                                lrmoeDataType_t type, struct ncclComm *comm,
                                lrmoeStream_t stream) {
   (void)stream;
-  struct lrmoeCall call = {.kind = lrmoeCallAllGather,
-                           .type = type,
-                           .send = from,
-                           .recv = to,
-                           .count = sendCount};
+  struct lrmoeCall call =
+      lrmoeCallOf(lrmoeCallAllGather, from, to, sendCount, type);
   return lrmoeGroupCall(comm, &call);
 }
 
@@ -69,12 +58,9 @@ static lrmoeResult_t allReduce(const void *from, void *to, size_t count,
                                lrmoeDataType_t type, lrmoeRedOp_t op,
                                struct ncclComm *comm, lrmoeStream_t stream) {
   (void)stream;
-  struct lrmoeCall call = {.kind = lrmoeCallAllReduce,
-                           .type = type,
-                           .op = op,
-                           .send = from,
-                           .recv = to,
-                           .count = count};
+  struct lrmoeCall call =
+      lrmoeCallOf(lrmoeCallAllReduce, from, to, count, type);
+  call.op = op;
   return lrmoeGroupCall(comm, &call);
 }
 
@@ -83,12 +69,9 @@ static lrmoeResult_t reduceScatter(const void *from, void *to, size_t recvCount,
                                    struct ncclComm *comm,
                                    lrmoeStream_t stream) {
   (void)stream;
-  struct lrmoeCall call = {.kind = lrmoeCallReduceScatter,
-                           .type = type,
-                           .op = op,
-                           .send = from,
-                           .recv = to,
-                           .count = recvCount};
+  struct lrmoeCall call =
+      lrmoeCallOf(lrmoeCallReduceScatter, from, to, recvCount, type);
+  call.op = op;
   return lrmoeGroupCall(comm, &call);
 }
 
@@ -96,12 +79,9 @@ static lrmoeResult_t broadcast(const void *from, void *to, size_t count,
                                lrmoeDataType_t type, int root,
                                struct ncclComm *comm, lrmoeStream_t stream) {
   (void)stream;
-  struct lrmoeCall call = {.kind = lrmoeCallBroadcast,
-                           .type = type,
-                           .peer = root,
-                           .send = from,
-                           .recv = to,
-                           .count = count};
+  struct lrmoeCall call =
+      lrmoeCallOf(lrmoeCallBroadcast, from, to, count, type);
+  call.peer = root;
   return lrmoeGroupCall(comm, &call);
 }
 
@@ -109,11 +89,7 @@ static lrmoeResult_t allToAll(const void *from, void *to, size_t count,
                               lrmoeDataType_t type, struct ncclComm *comm,
                               lrmoeStream_t stream) {
   (void)stream;
-  struct lrmoeCall call = {.kind = lrmoeCallAllToAll,
-                           .type = type,
-                           .send = from,
-                           .recv = to,
-                           .count = count};
+  struct lrmoeCall call = lrmoeCallOf(lrmoeCallAllToAll, from, to, count, type);
   return lrmoeGroupCall(comm, &call);
 }
 

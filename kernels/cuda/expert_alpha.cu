@@ -3,13 +3,6 @@
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/run.h"
 
-static const struct lrmoeExpertAlpha *argsOf(const struct lrmoeRun *run,
-                                             const struct lrmoeCudaTile *tile) {
-  const struct lrmoeExpertAlpha *args =
-      static_cast<const struct lrmoeExpertAlpha *>(run->args);
-  return &args[tile->entry];
-}
-
 static lrmoeResult_t runGPhi(const struct lrmoeRun *run) {
   const struct lrmoeExpertShape *shape = &run->context->shape;
   const struct lrmoeLinear fc2 = {shape->hidden, shape->ffn, 0};
@@ -17,7 +10,8 @@ static lrmoeResult_t runGPhi(const struct lrmoeRun *run) {
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    const struct lrmoeExpertAlpha *args = argsOf(run, tile);
+    const struct lrmoeExpertAlpha *args =
+        lrmoeArgsOf<struct lrmoeExpertAlpha>(run, tile);
     const char *g =
         lrmoeOperandRows(run, tile, &args->g, run->space.rows, &gather);
     lrmoeGemmListAddRows(&list, &fc2, tile->numRows, g, args->w2,
@@ -40,7 +34,8 @@ static lrmoeResult_t runAlpha(const struct lrmoeRun *run) {
   activation.phi = run->space.phi;
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    const struct lrmoeExpertAlpha *args = argsOf(run, tile);
+    const struct lrmoeExpertAlpha *args =
+        lrmoeArgsOf<struct lrmoeExpertAlpha>(run, tile);
     const struct lrmoeRows *saved = &args->saved;
     const char *data = static_cast<const char *>(saved->data);
     activation.tiles[t] = {

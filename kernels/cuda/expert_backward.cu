@@ -9,13 +9,6 @@
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/run.h"
 
-static const struct lrmoeExpertBackward *
-argsOf(const struct lrmoeRun *run, const struct lrmoeCudaTile *tile) {
-  const struct lrmoeExpertBackward *args =
-      static_cast<const struct lrmoeExpertBackward *>(run->args);
-  return &args[tile->entry];
-}
-
 /* Row `tile->row` of scratch rows of `width` elements. */
 static char *rowsAt(const struct lrmoeRun *run,
                     const struct lrmoeCudaTile *tile, char *rows,
@@ -32,17 +25,20 @@ static lrmoeResult_t gatherX(const struct lrmoeRun *run, char *to,
                              struct operands *x) {
   struct lrmoeGatherTiles gather = {};
   for (int t = 0; t < run->batch->numTiles; t++)
-    x->of[t] = lrmoeOperandRows(run, &run->tiles[t],
-                                &argsOf(run, &run->tiles[t])->x, to, &gather);
+    x->of[t] = lrmoeOperandRows(
+        run, &run->tiles[t],
+        &lrmoeArgsOf<struct lrmoeExpertBackward>(run, &run->tiles[t])->x, to,
+        &gather);
   return lrmoeCudaGatherTiles(&gather, run->slot->stream);
 }
 
 static lrmoeResult_t gatherG(const struct lrmoeRun *run, struct operands *g) {
   struct lrmoeGatherTiles gather = {};
   for (int t = 0; t < run->batch->numTiles; t++)
-    g->of[t] =
-        lrmoeOperandRows(run, &run->tiles[t], &argsOf(run, &run->tiles[t])->g,
-                         run->space.rows, &gather);
+    g->of[t] = lrmoeOperandRows(
+        run, &run->tiles[t],
+        &lrmoeArgsOf<struct lrmoeExpertBackward>(run, &run->tiles[t])->g,
+        run->space.rows, &gather);
   return lrmoeCudaGatherTiles(&gather, run->slot->stream);
 }
 
@@ -53,7 +49,8 @@ static lrmoeResult_t recomputeFc1(const struct lrmoeRun *run,
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    const struct lrmoeExpertBackward *args = argsOf(run, tile);
+    const struct lrmoeExpertBackward *args =
+        lrmoeArgsOf<struct lrmoeExpertBackward>(run, tile);
     if (!args->saved.data)
       lrmoeGemmListAddRows(
           &list, &fc1, tile->numRows, x->of[t], args->weights.w1,
@@ -69,9 +66,10 @@ static lrmoeResult_t runGPhi(const struct lrmoeRun *run,
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    lrmoeGemmListAddRows(&list, &fc2, tile->numRows, g->of[t],
-                         argsOf(run, tile)->weights.w2,
-                         rowsAt(run, tile, run->space.phi, shape->ffn));
+    lrmoeGemmListAddRows(
+        &list, &fc2, tile->numRows, g->of[t],
+        lrmoeArgsOf<struct lrmoeExpertBackward>(run, tile)->weights.w2,
+        rowsAt(run, tile, run->space.phi, shape->ffn));
   }
   return lrmoeGemmListRun(&list);
 }
@@ -79,7 +77,8 @@ static lrmoeResult_t runGPhi(const struct lrmoeRun *run,
 static struct lrmoeActivationTile
 activationTile(const struct lrmoeRun *run, const struct lrmoeCudaTile *tile) {
   const struct lrmoeExpertContext *context = run->context;
-  const struct lrmoeExpertBackward *args = argsOf(run, tile);
+  const struct lrmoeExpertBackward *args =
+      lrmoeArgsOf<struct lrmoeExpertBackward>(run, tile);
   const struct lrmoeRows *saved = &args->saved;
   struct lrmoeActivationTile made = {
       tile->row, rowsAt(run, tile, run->space.fc1, context->fc1Width), NULL,
@@ -113,7 +112,8 @@ static lrmoeResult_t addDw2(const struct lrmoeRun *run,
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    float *dw2 = argsOf(run, tile)->weights.dw2;
+    float *dw2 =
+        lrmoeArgsOf<struct lrmoeExpertBackward>(run, tile)->weights.dw2;
     if (dw2)
       lrmoeGemmListAddGradient(
           &list, shape->hidden, shape->ffn, tile->numRows, g->of[t],
@@ -129,7 +129,8 @@ static lrmoeResult_t runDx(const struct lrmoeRun *run) {
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    const struct lrmoeExpertBackward *args = argsOf(run, tile);
+    const struct lrmoeExpertBackward *args =
+        lrmoeArgsOf<struct lrmoeExpertBackward>(run, tile);
     lrmoeGemmListAddRows(&list, &fc1, tile->numRows,
                          rowsAt(run, tile, run->space.fc1, context->fc1Width),
                          args->weights.w1,
@@ -145,7 +146,8 @@ static lrmoeResult_t addDw1(const struct lrmoeRun *run,
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    float *dw1 = argsOf(run, tile)->weights.dw1;
+    float *dw1 =
+        lrmoeArgsOf<struct lrmoeExpertBackward>(run, tile)->weights.dw1;
     if (dw1)
       lrmoeGemmListAddGradient(
           &list, context->fc1Width, context->shape.hidden, tile->numRows,
@@ -156,7 +158,9 @@ static lrmoeResult_t addDw1(const struct lrmoeRun *run,
 
 static int wantsDw1(const struct lrmoeRun *run) {
   for (int t = 0; t < run->batch->numTiles; t++)
-    if (argsOf(run, &run->tiles[t])->weights.dw1) return 1;
+    if (lrmoeArgsOf<struct lrmoeExpertBackward>(run, &run->tiles[t])
+            ->weights.dw1)
+      return 1;
   return 0;
 }
 

@@ -5,17 +5,11 @@
 #include "kernels/cuda/error.h"
 #include "kernels/cuda/run.h"
 
-static const struct lrmoeExpertForward *
-argsOf(const struct lrmoeRun *run, const struct lrmoeCudaTile *tile) {
-  const struct lrmoeExpertForward *args =
-      static_cast<const struct lrmoeExpertForward *>(run->args);
-  return &args[tile->entry];
-}
-
 /* Where the tile's FC1 output goes. */
 static char *savedRows(const struct lrmoeRun *run,
                        const struct lrmoeCudaTile *tile) {
-  const struct lrmoeExpertForward *args = argsOf(run, tile);
+  const struct lrmoeExpertForward *args =
+      lrmoeArgsOf<struct lrmoeExpertForward>(run, tile);
   int64_t rowBytes = run->context->fc1Width * run->context->elementBytes;
   if (!args->saved) return run->space.fc1 + tile->row * rowBytes;
   return static_cast<char *>(args->saved) + tile->first * rowBytes;
@@ -28,7 +22,8 @@ static lrmoeResult_t runFc1(const struct lrmoeRun *run) {
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    const struct lrmoeExpertForward *args = argsOf(run, tile);
+    const struct lrmoeExpertForward *args =
+        lrmoeArgsOf<struct lrmoeExpertForward>(run, tile);
     const char *x =
         lrmoeOperandRows(run, tile, &args->x, run->space.rows, &gather);
     lrmoeGemmListAddRows(&list, &fc1, tile->numRows, x, args->weights.w1,
@@ -48,7 +43,8 @@ static lrmoeResult_t runActivation(const struct lrmoeRun *run) {
   activation.phi = run->space.phi;
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    const struct lrmoeExpertForward *args = argsOf(run, tile);
+    const struct lrmoeExpertForward *args =
+        lrmoeArgsOf<struct lrmoeExpertForward>(run, tile);
     int hasAlpha = activation.isPre || !args->isUnscaled;
     activation.tiles[t] = {tile->row, savedRows(run, tile), NULL,
                            hasAlpha ? args->alpha + tile->first : NULL,
@@ -64,7 +60,8 @@ static lrmoeResult_t runFc2(const struct lrmoeRun *run) {
   struct lrmoeGemmList list = {run, 0, {}};
   for (int t = 0; t < run->batch->numTiles; t++) {
     const struct lrmoeCudaTile *tile = &run->tiles[t];
-    const struct lrmoeExpertForward *args = argsOf(run, tile);
+    const struct lrmoeExpertForward *args =
+        lrmoeArgsOf<struct lrmoeExpertForward>(run, tile);
     lrmoeGemmListAddRows(
         &list, &fc2, tile->numRows,
         run->space.phi + tile->row * shape->ffn * context->elementBytes,

@@ -61,6 +61,13 @@ struct lrmoeLinear {
   int isTransposed;
 };
 
+/* The args struct that a tile is of. */
+template <class Args>
+inline const Args *lrmoeArgsOf(const struct lrmoeRun *run,
+                               const struct lrmoeCudaTile *tile) {
+  return static_cast<const Args *>(run->args) + tile->entry;
+}
+
 void lrmoeGemmListAddRows(struct lrmoeGemmList *list,
                           const struct lrmoeLinear *linear, int64_t numRows,
                           const void *a, const void *w, void *c);

@@ -185,33 +185,22 @@ lrmoeResult_t NAME(ncclGroupEnd)(void) {
 lrmoeResult_t NAME(ncclSend)(const void *buffer, size_t count,
                              lrmoeDataType_t type, int peer,
                              lrmoeNcclComm_t comm, lrmoeStream_t stream) {
-  struct lrmoeCall call = {.kind = lrmoeCallSend,
-                           .type = type,
-                           .peer = peer,
-                           .send = buffer,
-                           .count = count};
+  struct lrmoeCall call = lrmoeCallOfSend(buffer, count, type, peer);
   return standinCall(comm, &call, stream);
 }
 
 lrmoeResult_t NAME(ncclRecv)(void *buffer, size_t count, lrmoeDataType_t type,
                              int peer, lrmoeNcclComm_t comm,
                              lrmoeStream_t stream) {
-  struct lrmoeCall call = {.kind = lrmoeCallRecv,
-                           .type = type,
-                           .peer = peer,
-                           .recv = buffer,
-                           .count = count};
+  struct lrmoeCall call = lrmoeCallOfRecv(buffer, count, type, peer);
   return standinCall(comm, &call, stream);
 }
 
 lrmoeResult_t NAME(ncclAllGather)(const void *from, void *to, size_t sendCount,
                                   lrmoeDataType_t type, lrmoeNcclComm_t comm,
                                   lrmoeStream_t stream) {
-  struct lrmoeCall call = {.kind = lrmoeCallAllGather,
-                           .type = type,
-                           .send = from,
-                           .recv = to,
-                           .count = sendCount};
+  struct lrmoeCall call =
+      lrmoeCallOf(lrmoeCallAllGather, from, to, sendCount, type);
   return standinCall(comm, &call, stream);
 }
 
@@ -220,12 +209,9 @@ lrmoeResult_t NAME(ncclAllGather)(const void *from, void *to, size_t sendCount,
 lrmoeResult_t NAME(ncclAllReduce)(const void *from, void *to, size_t count,
                                   lrmoeDataType_t type, lrmoeRedOp_t op,
                                   lrmoeNcclComm_t comm, lrmoeStream_t stream) {
-  struct lrmoeCall call = {.kind = lrmoeCallAllReduce,
-                           .type = type,
-                           .op = op,
-                           .send = from,
-                           .recv = to,
-                           .count = count};
+  struct lrmoeCall call =
+      lrmoeCallOf(lrmoeCallAllReduce, from, to, count, type);
+  call.op = op;
   return standinCall(comm, &call, stream);
 }
 
@@ -233,24 +219,18 @@ lrmoeResult_t NAME(ncclReduceScatter)(const void *from, void *to,
                                       size_t recvCount, lrmoeDataType_t type,
                                       lrmoeRedOp_t op, lrmoeNcclComm_t comm,
                                       lrmoeStream_t stream) {
-  struct lrmoeCall call = {.kind = lrmoeCallReduceScatter,
-                           .type = type,
-                           .op = op,
-                           .send = from,
-                           .recv = to,
-                           .count = recvCount};
+  struct lrmoeCall call =
+      lrmoeCallOf(lrmoeCallReduceScatter, from, to, recvCount, type);
+  call.op = op;
   return standinCall(comm, &call, stream);
 }
 
 lrmoeResult_t NAME(ncclBroadcast)(const void *from, void *to, size_t count,
                                   lrmoeDataType_t type, int root,
                                   lrmoeNcclComm_t comm, lrmoeStream_t stream) {
-  struct lrmoeCall call = {.kind = lrmoeCallBroadcast,
-                           .type = type,
-                           .peer = root,
-                           .send = from,
-                           .recv = to,
-                           .count = count};
+  struct lrmoeCall call =
+      lrmoeCallOf(lrmoeCallBroadcast, from, to, count, type);
+  call.peer = root;
   return standinCall(comm, &call, stream);
 }
 
@@ -261,11 +241,7 @@ lrmoeResult_t NAME(ncclBroadcast)(const void *from, void *to, size_t count,
 lrmoeResult_t NAME(ncclAlltoAll)(const void *from, void *to, size_t count,
                                  lrmoeDataType_t type, lrmoeNcclComm_t comm,
                                  lrmoeStream_t stream) {
-  struct lrmoeCall call = {.kind = lrmoeCallAllToAll,
-                           .type = type,
-                           .send = from,
-                           .recv = to,
-                           .count = count};
+  struct lrmoeCall call = lrmoeCallOf(lrmoeCallAllToAll, from, to, count, type);
   return standinCall(comm, &call, stream);
 }
 
