@@ -1,7 +1,7 @@
 /* Exchanges: see comm.h. */
+#include "base/copy.h"
 #include "collectives/comm.h"
 
-#include <string.h>
 
 /* What goes to one rank, and what comes from one. */
 static lrmoeResult_t sendUnits(struct lrmoeComm *comm,
@@ -83,7 +83,7 @@ static lrmoeResult_t closeStaging(const struct staging *staging, void *recv,
   LRMOE_CHECK(lrmoeTwinDownload(comm->backend, &comm->hostIn, staging->in,
                                 recvBytes, staging->stream, &host));
   LRMOE_CHECK(lrmoeCommSynchronize(comm, staging->stream));
-  if (recvBytes && host != recv) memcpy(recv, host, recvBytes);
+  if (recvBytes && host != recv) lrmoeCopyBytes(recv, host, recvBytes);
   return lrmoeSuccess;
 }
 

@@ -1,6 +1,8 @@
 /* Memory of the backend: see memory.h. */
 #include "collectives/memory.h"
 
+#include "base/copy.h"
+
 #include <string.h>
 
 /* Steps of a run differ a little: room for an eighth more. */
@@ -56,7 +58,7 @@ lrmoeResult_t lrmoeTwinUpload(const struct lrmoeBackend *backend,
   }
   LRMOE_CHECK(openPinned(backend, twin, bytes));
   LRMOE_CHECK(lrmoeBlockReserve(backend, bytes, stream, &twin->device));
-  if (bytes) memcpy(twin->pinned, host, bytes);
+  if (bytes) lrmoeCopyBytes(twin->pinned, host, bytes);
   LRMOE_RUN(backend, copy, twin->device.data, twin->pinned, bytes,
             lrmoeCopyToDevice, stream);
   LRMOE_RUN(backend, eventRecord, twin->event, stream);

@@ -17,10 +17,10 @@
 #include "collectives/probe.h"
 
 #include "base/alloc.h"
+#include "base/copy.h"
 #include "base/log.h"
 #include "collectives/step.h"
 
-#include <string.h>
 
 enum {
   probeNs = 2000000, /* a probe is repeated for so long */
@@ -36,7 +36,7 @@ static lrmoeResult_t waitCpu(lrmoeStream_t stream) {
 }
 
 static lrmoeResult_t copyCpu(void *to, const void *from, size_t bytes) {
-  memcpy(to, from, bytes);
+  lrmoeCopyBytes(to, from, bytes);
   return lrmoeSuccess;
 }
 

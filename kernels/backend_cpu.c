@@ -1,6 +1,7 @@
 /* The CPU backend: the host's memory, and calls that finish before they
  * return (see backend.h). */
 #include "base/alloc.h"
+#include "base/copy.h"
 #include "base/hash.h"
 #include "kernels/backend.h"
 #include "kernels/cpu_convert.h"
@@ -34,7 +35,7 @@ static lrmoeResult_t memFree(void *pointer) {
 static lrmoeResult_t copy(void *to, const void *from, size_t bytes,
                           enum lrmoeCopyKind kind, lrmoeStream_t stream) {
   (void)kind, (void)stream;
-  if (bytes && to != from) memcpy(to, from, bytes);
+  if (bytes && to != from) lrmoeCopyBytes(to, from, bytes);
   return lrmoeSuccess;
 }
 
@@ -108,8 +109,9 @@ static lrmoeResult_t spread(const struct lrmoeSpread *args,
   size_t rowBytes = (size_t)(args->rows.width * elementBytes(args->rows.type));
   for (int64_t t = 0; t < args->numRows; t++)
     for (int64_t j = args->offsets[t]; j < args->offsets[t + 1]; j++)
-      memcpy((char *)args->out + (size_t)args->list[j] * rowBytes,
-             (const char *)args->rows.data + (size_t)t * rowBytes, rowBytes);
+      lrmoeCopyBytes((char *)args->out + (size_t)args->list[j] * rowBytes,
+                     (const char *)args->rows.data + (size_t)t * rowBytes,
+                     rowBytes);
   return lrmoeSuccess;
 }
 

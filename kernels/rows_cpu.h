@@ -7,6 +7,7 @@
 #ifndef LRMOE_KERNELS_ROWS_CPU_H
 #define LRMOE_KERNELS_ROWS_CPU_H
 
+#include "base/copy.h"
 #include "kernels/activation_cpu.h"
 #include "kernels/rows.h"
 
@@ -89,7 +90,7 @@ static void gather(const struct lrmoeRows *rows, int64_t numRows,
     if (!row)
       memset(to, 0, outBytes); /* the bits of +0 in every type */
     else if (rows->type == outType)
-      memcpy(to, row, outBytes);
+      lrmoeCopyBytes(to, row, outBytes);
     else
       convertRow(rows->type, row, outType, to, width);
   }
