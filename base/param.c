@@ -72,6 +72,11 @@ static const struct paramEntry params[lrmoeNumParams] = {
         TEXT("LRMOE_NCCL_PATH", "",
              "File of NCCL (libnccl.so.2, 2.27 or newer), used when the "
              "process has none yet; unset: the loader's path."),
+    [lrmoeParamTrace] =
+        TEXT("LRMOE_TRACE", "",
+             "File for a Chrome trace of the layer's calls, exchanges and "
+             "waits; %r is the rank, %h the host. Ranks of one machine may "
+             "share it. A file of a finished run is added to. Unset: none."),
 };
 
 static int isText(const struct paramEntry *entry) {

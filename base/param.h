@@ -22,6 +22,7 @@ enum lrmoeParam {
   lrmoeParamGatherRanks,
   lrmoeParamBackend,
   lrmoeParamNcclPath,
+  lrmoeParamTrace,
   lrmoeNumParams
 };
 

@@ -2,6 +2,7 @@
  * which the way back adds up (return.c). */
 #include "base/config.h"
 #include "collectives/replica.h"
+#include "collectives/span.h"
 #include "collectives/step.h"
 
 /* Room for dx of all rows, once per backward. */
@@ -59,6 +60,7 @@ static lrmoeResult_t expertBackward(struct lrmoeStep *step) {
 lrmoeResult_t lrmoeExpertBackward(lrmoeStep_t step, lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeExpertBackward", lrmoeStepSent,
                               lrmoeStepSent, stream));
+  LRMOE_SPAN(step->layer->comm, "lrmoeExpertBackward");
   if (step->numPut)
     return LRMOE_FAIL(lrmoeInvalidUsage,
                       "lrmoeExpertBackward: lrmoeHandoffPut has already given "

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/config.h"
 #include "collectives/order.h"
+#include "collectives/span.h"
 
 /* Each rank begins with itself and goes round: no rank is everybody's first
  * target. */
@@ -30,11 +31,16 @@ static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
   }
   if (result == lrmoeSuccess)
     result = transport->commUserRank(nccl, &made->rank);
+  if (result == lrmoeSuccess)
+    result = lrmoeTraceOpen(made->rank, made->numRanks, &made->trace);
   if (result == lrmoeSuccess) result = goRound(made);
   if (result != lrmoeSuccess) {
     transport->commBreak(nccl);
     transport->commDestroy(nccl);
-    if (made) lrmoeFree(made->targets);
+    if (made) {
+      lrmoeTraceClose(made->trace);
+      lrmoeFree(made->targets);
+    }
     lrmoeFree(made);
     return result;
   }
@@ -155,6 +161,7 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm) {
     lrmoeTwinFree(comm->backend, &comm->hostOut);
     lrmoeTwinFree(comm->backend, &comm->hostIn);
   }
+  lrmoeTraceClose(comm->trace);
   lrmoeFree(comm->targets);
   lrmoeFree(comm);
   return result;
@@ -168,6 +175,7 @@ lrmoeResult_t lrmoeCommNeedBackend(struct lrmoeComm *comm) {
 lrmoeResult_t lrmoeCommSynchronize(struct lrmoeComm *comm,
                                    lrmoeStream_t stream) {
   lrmoeResult_t error = lrmoeSuccess;
+  LRMOE_SPAN(comm, "wait");
   LRMOE_RUN(comm->backend, synchronize, stream);
   if (!comm->transport->hasStreams) return lrmoeSuccess;
   LRMOE_CHECK(comm->transport->commGetAsyncError(comm->nccl, &error));

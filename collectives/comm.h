@@ -2,6 +2,7 @@
 #ifndef LRMOE_COLLECTIVES_COMM_H
 #define LRMOE_COLLECTIVES_COMM_H
 
+#include "base/trace.h"
 #include "collectives/memory.h"
 #include "collectives/transport.h"
 
@@ -19,6 +20,7 @@ struct lrmoeComm {
   int32_t *sources;
   struct lrmoeTwin hostOut; /* messages between hosts, on a device backend */
   struct lrmoeTwin hostIn;
+  struct lrmoeTrace *trace; /* NULL: not wanted */
 };
 
 struct lrmoeWindow {

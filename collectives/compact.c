@@ -7,6 +7,7 @@
  * exchange carries how many there are; it orders the writes before the reads
  * and checks that rows sent = rows received (design invariant 6). */
 #include "collectives/compact.h"
+#include "collectives/span.h"
 
 #include <string.h>
 
@@ -280,6 +281,7 @@ lrmoeResult_t lrmoeAllToAllCompact(lrmoeStep_t step, const void *x,
                                    const void *g, lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeAllToAllCompact", lrmoeStepSelected,
                               lrmoeStepSelected, stream));
+  LRMOE_SPAN(step->layer->comm, "lrmoeAllToAllCompact");
   LRMOE_CHECK(checkRows(step, x, g));
   int64_t start = lrmoeNow();
   LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, sendStaged(step, x, g)));
@@ -294,6 +296,7 @@ lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *x,
                                   lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeSelectPackSend", lrmoeStepCombined,
                               lrmoeStepCombined, stream));
+  LRMOE_SPAN(step->layer->comm, "lrmoeSelectPackSend");
   LRMOE_CHECK(checkRows(step, x, g));
   LRMOE_CHECK(lrmoeSelectBegin(step, g, config));
   int64_t start = lrmoeNow();

@@ -8,6 +8,7 @@
  * that ranks with different plans find out before rows move. */
 #include "collectives/replica.h"
 #include "collectives/route.h"
+#include "collectives/span.h"
 
 #include <string.h>
 
@@ -210,6 +211,7 @@ lrmoeResult_t lrmoeDispatch(lrmoeStep_t step, const void *x,
                             lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeDispatch", lrmoeStepPrepared,
                               lrmoeStepCombined, stream));
+  LRMOE_SPAN(step->layer->comm, "lrmoeDispatch");
   if (step->state != lrmoeStepPrepared && step->state != lrmoeStepCombined)
     return LRMOE_FAIL(lrmoeInvalidUsage,
                       "lrmoeDispatch: the step's forward has begun");

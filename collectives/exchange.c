@@ -1,7 +1,6 @@
 /* Exchanges: see comm.h. */
 #include "base/copy.h"
-#include "collectives/comm.h"
-
+#include "collectives/span.h"
 
 /* What goes to one rank, and what comes from one. */
 static lrmoeResult_t sendUnits(struct lrmoeComm *comm,
@@ -39,6 +38,7 @@ lrmoeResult_t lrmoeExchangeRun(struct lrmoeComm *comm,
                                const struct lrmoeExchange *exchanges,
                                int numExchanges, lrmoeStream_t stream,
                                int64_t *bytesSent) {
+  LRMOE_SPAN(comm, "exchange");
   LRMOE_CHECK(comm->transport->groupStart());
   lrmoeResult_t result = lrmoeSuccess;
   int64_t sent = 0;
@@ -46,6 +46,7 @@ lrmoeResult_t lrmoeExchangeRun(struct lrmoeComm *comm,
     result = postExchange(comm, &exchanges[i], stream, &sent);
   lrmoeResult_t ended = comm->transport->groupEnd();
   if (result == lrmoeSuccess) result = ended;
+  span_.bytes = sent;
   if (result == lrmoeSuccess && bytesSent) *bytesSent += sent;
   return result;
 }

@@ -1,6 +1,8 @@
 /* Replicas: see replica.h. */
 #include "collectives/replica.h"
 
+#include "collectives/span.h"
+
 static const int64_t slotAlignment = 64;
 
 static int64_t aligned(int64_t bytes) {
@@ -388,5 +390,6 @@ lrmoeResult_t lrmoeReplicaReduce(lrmoeLayer_t layer, lrmoeStream_t stream) {
   LRMOE_REQUIRE(layer, "layer is NULL");
   LRMOE_REQUIRE(!stream || !layer->backend->isHost,
                 "a CPU communicator has no streams: pass NULL");
+  LRMOE_SPAN(layer->comm, "lrmoeReplicaReduce");
   return lrmoeCommSettle(layer->comm, lrmoeReplicasReduce(layer, stream));
 }

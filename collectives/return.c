@@ -9,6 +9,7 @@
 #include "collectives/compact.h"
 #include "collectives/replica.h"
 #include "collectives/route.h"
+#include "collectives/span.h"
 #include "kernels/select.h"
 
 #include <string.h>
@@ -203,6 +204,7 @@ lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
                           lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeReturn", lrmoeStepSent,
                               lrmoeStepExecuted, stream));
+  LRMOE_SPAN(step->layer->comm, "lrmoeReturn");
   LRMOE_REQUIRE(dx || !step->numTokens, "dx is NULL");
   if (step->numPut != step->handoff.numPairs)
     return LRMOE_FAIL(lrmoeInvalidUsage,

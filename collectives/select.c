@@ -16,6 +16,7 @@
 #include "collectives/replica.h"
 #include "collectives/reroute.h"
 #include "collectives/score.h"
+#include "collectives/span.h"
 
 #include <string.h>
 
@@ -173,5 +174,6 @@ lrmoeResult_t lrmoeSelect(lrmoeStep_t step, const void *g,
                           lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeSelect", lrmoeStepCombined,
                               lrmoeStepCombined, stream));
+  LRMOE_SPAN(step->layer->comm, "lrmoeSelect");
   return lrmoeSelectBegin(step, g, config);
 }

@@ -24,7 +24,7 @@
 #include "kernels/expert.h"
 #include "kernels/rows.h"
 
-#define LRMOE_BACKEND_ABI 2
+#define LRMOE_BACKEND_ABI 3
 
 enum lrmoeCopyKind {
   lrmoeCopyToDevice, /* from the host, page-locked for it to be asynchronous */
@@ -187,6 +187,11 @@ struct lrmoeBackend {
                                int32_t numInstances,
                                const struct lrmoeExpertAlpha *args,
                                lrmoeStream_t stream);
+
+  /* Names what the calling thread does from here on, for the profiler of the
+   * device (NVTX); ranges nest.  Both NULL: there is none. */
+  void (*rangeBegin)(const char *name);
+  void (*rangeEnd)(void);
 };
 
 extern const struct lrmoeBackend lrmoeCpuBackend;

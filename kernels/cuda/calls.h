@@ -76,4 +76,8 @@ lrmoeResult_t lrmoeCudaExpertAlpha(struct lrmoeExpertContext *context,
                                    const struct lrmoeExpertAlpha *args,
                                    lrmoeStream_t stream);
 
+/* range.cu */
+void lrmoeCudaRangeBegin(const char *name);
+void lrmoeCudaRangeEnd(void);
+
 #endif

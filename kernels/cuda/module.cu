@@ -46,6 +46,8 @@ static const struct lrmoeBackend cudaBackend = {
     lrmoeCudaExpertForward,
     lrmoeCudaExpertBackward,
     lrmoeCudaExpertAlpha,
+    lrmoeCudaRangeBegin,
+    lrmoeCudaRangeEnd,
 };
 
 static lrmoeResult_t findDevice(void) {

@@ -1,0 +1,22 @@
+/* Spans of time: see span.h. */
+#include "collectives/span.h"
+
+struct lrmoeSpan lrmoeSpanBegin(const struct lrmoeComm *comm,
+                                const char *name) {
+  const struct lrmoeBackend *backend = comm->backend;
+  struct lrmoeSpan span = {comm, name, 0, -1, 0};
+  span.isRange = backend && backend->rangeBegin;
+  if (span.isRange) backend->rangeBegin(name);
+  if (comm->trace) span.startNs = lrmoeTraceNow();
+  return span;
+}
+
+void lrmoeSpanEnd(struct lrmoeSpan *span) {
+  const struct lrmoeComm *comm = span->comm;
+  if (comm->trace) {
+    const struct lrmoeTraceEvent event = {span->name, span->startNs,
+                                          lrmoeTraceNow(), span->bytes};
+    lrmoeTraceAdd(comm->trace, &event);
+  }
+  if (span->isRange) comm->backend->rangeEnd();
+}

@@ -1,0 +1,105 @@
+/* What LRMOE_TRACE says of a step: each call once per rank, with what happened
+ * in it inside it, and the bytes that went. */
+#include "driver.h"
+#include "support/suite.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+  numRanks = 3
+};
+
+static char folder[] = "/tmp/lrmoe_trace_XXXXXX";
+static char path[200];
+
+static struct oracleCase traceCase(void) {
+  struct oracleCase c = oracleRandomCase(3);
+  c.numRanks = numRanks;
+  for (int r = 0; r < numRanks; r++)
+    c.numTokens[r] = 20 + r;
+  return c;
+}
+
+static int runStep(const struct testRank *self) {
+  struct driver d;
+  const struct oracleCase *spec = self->user;
+  int failed = driverOpen(&d, self, spec) || driverForward(&d) ||
+               driverBackward(&d, &spec->backward, 0) ||
+               driverBackward(&d, &spec->backward, 1);
+  driverClose(&d);
+  return failed;
+}
+
+struct total {
+  int numSpans;
+  int64_t bytes;
+  double first;
+  double last;
+};
+
+static const char *nameOf(json_t *event) {
+  return json_string_value(json_object_get(event, "name"));
+}
+
+/* All spans of that name. */
+static struct total totalOf(json_t *events, const char *name) {
+  struct total total = {0, 0, 1e300, 0};
+  size_t i;
+  json_t *event;
+  json_array_foreach(events, i, event) {
+    if (strcmp(nameOf(event), name) != 0) continue;
+    double start = json_number_value(json_object_get(event, "ts"));
+    double end = start + json_number_value(json_object_get(event, "dur"));
+    ck_assert(end >= start);
+    total.numSpans++;
+    total.bytes += json_integer_value(
+        json_object_get(json_object_get(event, "args"), "bytes"));
+    if (start < total.first) total.first = start;
+    if (end > total.last) total.last = end;
+  }
+  return total;
+}
+
+static json_t *trace(void) {
+  struct oracleCase c = traceCase();
+  json_error_t error;
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/trace.json", folder);
+  setenv("LRMOE_TRACE", path, 1);
+  ck_assert_int_eq(testRanksRun(numRanks, runStep, &c), 0);
+  json_t *events = json_load_file(path, 0, &error);
+  ck_assert_msg(events != NULL, "line %d: %s", error.line, error.text);
+  unlink(path);
+  rmdir(folder);
+  return events;
+}
+
+START_TEST(a_step_of_three_ranks) {
+  json_t *events = trace();
+  ck_assert_int_eq(totalOf(events, "process_name").numSpans, numRanks);
+  static const char *const once[] = {
+      "lrmoeDispatch", "lrmoeCombine",         "lrmoeExpertForward",
+      "lrmoeSelect",   "lrmoeAllToAllCompact", "lrmoeSelectPackSend"};
+  for (size_t i = 0; i < sizeof once / sizeof once[0]; i++)
+    ck_assert_msg(totalOf(events, once[i]).numSpans == numRanks, "%s", once[i]);
+  ck_assert_int_eq(totalOf(events, "lrmoeExpertBackward").numSpans,
+                   2 * numRanks);
+  struct total dispatch = totalOf(events, "lrmoeDispatch");
+  struct total back = totalOf(events, "lrmoeReturn");
+  struct total exchange = totalOf(events, "exchange");
+  ck_assert_int_eq(back.numSpans, 2 * numRanks);
+  ck_assert_int_gt(exchange.numSpans, 3 * numRanks);
+  ck_assert_int_gt(exchange.bytes, 0);
+  ck_assert(dispatch.first < back.first);
+  ck_assert(exchange.first > dispatch.first && exchange.last < back.last);
+  json_decref(events);
+}
+END_TEST
+
+int main(void) {
+  const TTest *const tests[] = {a_step_of_three_ranks};
+  return suiteRunTests("trace", tests, sizeof tests / sizeof tests[0], 120);
+}
