@@ -175,7 +175,7 @@ lrmoeResult_t lrmoeCommNeedBackend(struct lrmoeComm *comm) {
 lrmoeResult_t lrmoeCommSynchronize(struct lrmoeComm *comm,
                                    lrmoeStream_t stream) {
   lrmoeResult_t error = lrmoeSuccess;
-  LRMOE_SPAN(comm, "wait");
+  LRMOE_SPAN(comm->backend->isHost ? NULL : comm, "wait");
   LRMOE_RUN(comm->backend, synchronize, stream);
   if (!comm->transport->hasStreams) return lrmoeSuccess;
   LRMOE_CHECK(comm->transport->commGetAsyncError(comm->nccl, &error));

@@ -3,8 +3,9 @@
 
 struct lrmoeSpan lrmoeSpanBegin(const struct lrmoeComm *comm,
                                 const char *name) {
-  const struct lrmoeBackend *backend = comm->backend;
   struct lrmoeSpan span = {comm, name, 0, -1, 0};
+  if (!comm) return span;
+  const struct lrmoeBackend *backend = comm->backend;
   span.isRange = backend && backend->rangeBegin;
   if (span.isRange) backend->rangeBegin(name);
   if (comm->trace) span.startNs = lrmoeTraceNow();
@@ -13,6 +14,7 @@ struct lrmoeSpan lrmoeSpanBegin(const struct lrmoeComm *comm,
 
 void lrmoeSpanEnd(struct lrmoeSpan *span) {
   const struct lrmoeComm *comm = span->comm;
+  if (!comm) return;
   if (comm->trace) {
     const struct lrmoeTraceEvent event = {span->name, span->startNs,
                                           lrmoeTraceNow(), span->bytes};

@@ -15,7 +15,8 @@ struct lrmoeSpan {
 struct lrmoeSpan lrmoeSpanBegin(const struct lrmoeComm *comm, const char *name);
 void lrmoeSpanEnd(struct lrmoeSpan *span);
 
-/* From here to the end of the block, however it is left; name is a constant.
+/* From here to the end of the block, however it is left; name is a constant,
+ * without a communicator there is no span.
  * The block may set span_.bytes.  On a device it is the host's time: work is
  * enqueued in it. */
 #define LRMOE_SPAN(comm, name)                                            \

@@ -10,14 +10,15 @@
 
 enum {
   numThreads = 4,
-  eventsEach = 5000 /* more than are kept */
+  eventsEach = 5000, /* more than are kept */
+  numEvents = numThreads * eventsEach
 };
 
 static char folder[] = "/tmp/lrmoe_trace_XXXXXX";
 static char path[200];
 
 static void open(void) {
-  strcpy(folder + sizeof folder - 7, "XXXXXX");
+  memset(folder + sizeof folder - 7, 'X', 6);
   ck_assert_ptr_nonnull(mkdtemp(folder));
   snprintf(path, sizeof path, "%s/trace.json", folder);
   setenv("LRMOE_TRACE", path, 1);
@@ -104,7 +105,7 @@ START_TEST(ranks_share_a_file) {
   for (int i = 0; i < numThreads; i++)
     pthread_join(threads[i], NULL);
   json_t *events = load(path);
-  ck_assert_int_eq(count(events, "name", "many"), numThreads * eventsEach);
+  ck_assert_int_eq(count(events, "name", "many"), numEvents);
   json_decref(events);
 }
 END_TEST
