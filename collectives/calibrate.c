@@ -259,11 +259,12 @@ lrmoeResult_t lrmoeTopologyCalibrate(lrmoeTopology_t topology, lrmoeComm_t comm,
   LRMOE_REQUIRE(topology->numRanks == comm->numRanks,
                 "the topology has %d ranks, the communicator %d",
                 topology->numRanks, comm->numRanks);
-  LRMOE_REQUIRE(!stream, "a CPU communicator has no streams: pass NULL");
+  LRMOE_REQUIRE(!stream || comm->transport->hasStreams,
+                "a CPU communicator has no streams: pass NULL");
   LRMOE_CHECK(readConfig(config, &known));
-  struct calibration calibration = {
-      .probe = {comm, &lrmoeProbeCpuBackend, stream, NULL, NULL, NULL},
-      .topology = topology};
+  LRMOE_CHECK(lrmoeCommNeedBackend(comm));
+  struct calibration calibration = {.probe = {.comm = comm, .stream = stream},
+                                    .topology = topology};
   fillConfig(&known, &calibration.config);
   plan(topology, &calibration.agenda);
   lrmoeResult_t result = calibrate(&calibration);

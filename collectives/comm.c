@@ -188,21 +188,6 @@ lrmoeResult_t lrmoeCommSettle(struct lrmoeComm *comm, lrmoeResult_t result) {
   return result;
 }
 
-lrmoeResult_t lrmoeMemAlloc(size_t bytes, void **pointer) {
-  const struct lrmoeTransport *transport = NULL;
-  LRMOE_REQUIRE(pointer, "pointer is NULL");
-  LRMOE_CHECK(lrmoeTransportChoose(&transport));
-  return transport->memAlloc(pointer, bytes);
-}
-
-/* Goes by the block, not by the parameter, which may have changed since. */
-lrmoeResult_t lrmoeMemFree(void *pointer) {
-  const struct lrmoeTransport *nccl = lrmoeNcclTransportLoaded();
-  if (!pointer) return lrmoeSuccess;
-  if (nccl && !lrmoeCpuMemHolds(pointer)) return nccl->memFree(pointer);
-  return lrmoeCpuTransport.memFree(pointer);
-}
-
 lrmoeResult_t lrmoeCommWindowRegister(lrmoeComm_t comm, void *buffer,
                                       size_t bytes, lrmoeWindow_t *window) {
   LRMOE_REQUIRE(comm && window, "comm or window is NULL");

@@ -17,30 +17,14 @@
 #include "collectives/probe.h"
 
 #include "base/alloc.h"
-#include "base/copy.h"
 #include "base/log.h"
 #include "collectives/step.h"
-
 
 enum {
   probeNs = 2000000, /* a probe is repeated for so long */
   maxRepeats = 256,
   unitBytes = 64 /* messages are multiples of it */
 };
-
-/* ---- The CPU's backend: calls finish before they return ----------------- */
-
-static lrmoeResult_t waitCpu(lrmoeStream_t stream) {
-  LRMOE_REQUIRE(!stream, "a CPU communicator has no streams: pass NULL");
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t copyCpu(void *to, const void *from, size_t bytes) {
-  lrmoeCopyBytes(to, from, bytes);
-  return lrmoeSuccess;
-}
-
-const struct lrmoeProbeBackend lrmoeProbeCpuBackend = {waitCpu, copyCpu};
 
 /* ---- Memory and agreement ----------------------------------------------- */
 
@@ -67,14 +51,17 @@ void lrmoeProbeClose(struct lrmoeProbe *probe) {
 
 lrmoeResult_t lrmoeProbeMax(struct lrmoeProbe *probe, int64_t *values,
                             int count) {
-  const struct lrmoeProbeBackend *backend = probe->backend;
+  struct lrmoeComm *comm = probe->comm;
+  const struct lrmoeBackend *backend = comm->backend;
   size_t bytes = (size_t)count * sizeof *values;
-  LRMOE_CHECK(backend->copy(probe->words, values, bytes));
-  LRMOE_CHECK(probe->comm->transport->allReduce(
-      probe->words, probe->words, (size_t)count, lrmoeInt64, lrmoeMax,
-      probe->comm->nccl, probe->stream));
-  LRMOE_CHECK(backend->wait(probe->stream));
-  return backend->copy(values, probe->words, bytes);
+  LRMOE_RUN(backend, copy, probe->words, values, bytes, lrmoeCopyToDevice,
+            probe->stream);
+  LRMOE_CHECK(comm->transport->allReduce(probe->words, probe->words,
+                                         (size_t)count, lrmoeInt64, lrmoeMax,
+                                         comm->nccl, probe->stream));
+  LRMOE_RUN(backend, copy, values, probe->words, bytes, lrmoeCopyToHost,
+            probe->stream);
+  return lrmoeCommSynchronize(comm, probe->stream);
 }
 
 /* ---- One pattern -------------------------------------------------------- */
@@ -169,7 +156,7 @@ static lrmoeResult_t timeKind(struct lrmoeProbe *probe,
     walk(probe, side * bytes);
     LRMOE_CHECK(runKind(probe, kind, bytes));
   }
-  LRMOE_CHECK(probe->backend->wait(probe->stream));
+  LRMOE_CHECK(lrmoeCommSynchronize(probe->comm, probe->stream));
   int64_t end = lrmoeNow();
   words[0] = (end - begin) / repeats;
   words[1] = end - startNs;
@@ -258,7 +245,7 @@ static lrmoeResult_t touch(struct sweep *sweep) {
     lrmoeResult_t posted = postShift(probe, step, bytes, 0);
     LRMOE_CHECK(probe->comm->transport->groupEnd());
     LRMOE_CHECK(posted);
-    LRMOE_CHECK(probe->backend->wait(probe->stream));
+    LRMOE_CHECK(lrmoeCommSynchronize(probe->comm, probe->stream));
     sweep->elapsedNs = lrmoeNow() - sweep->startNs;
     LRMOE_CHECK(lrmoeProbeMax(probe, &sweep->elapsedNs, 1));
   }

@@ -1,18 +1,10 @@
 /* Timing patterns of messages between ranks: the measuring half of
- * calibration.  It knows the transport's table only. */
+ * calibration.  It is the same over every transport and backend. */
 #ifndef LRMOE_COLLECTIVES_PROBE_H
 #define LRMOE_COLLECTIVES_PROBE_H
 
 #include "collectives/comm.h"
 #include "topo/topology.h"
-
-/* What the table has no call for: waiting for a stream, and host words to and
- * from memory of memAlloc.  The backend's. */
-struct lrmoeProbeBackend {
-  lrmoeResult_t (*wait)(lrmoeStream_t stream);
-  lrmoeResult_t (*copy)(void *to, const void *from, size_t bytes);
-};
-extern const struct lrmoeProbeBackend lrmoeProbeCpuBackend;
 
 /* Some messages that are sent at once, at every size of a sweep. */
 enum lrmoeProbeShape {
@@ -41,7 +33,6 @@ struct lrmoeProbeConfig {
 /* A communicator that is being probed. */
 struct lrmoeProbe {
   struct lrmoeComm *comm;
-  const struct lrmoeProbeBackend *backend;
   lrmoeStream_t stream;
   int64_t *words; /* of memAlloc, as are these */
   char *send;
@@ -50,7 +41,7 @@ struct lrmoeProbe {
   int64_t cursor; /* where in them the next messages begin */
 };
 
-/* Sets up the memory of a probe whose first three fields are given, for
+/* Sets up the memory of a probe whose first two fields are given, for
  * messages of maxBytes a rank; collective in that all have to do it.  Close in
  * any state. */
 lrmoeResult_t lrmoeProbeOpen(struct lrmoeProbe *probe, int64_t maxBytes);

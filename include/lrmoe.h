@@ -233,6 +233,13 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm);
 lrmoeResult_t lrmoeMemAlloc(size_t bytes, void **pointer);
 lrmoeResult_t lrmoeMemFree(void *pointer);
 
+/* Copies bytes from the host's memory to that of lrmoeMemAlloc, and back, so
+ * that a program is the same for both backends.  Done when it returns.  On a
+ * GPU it is ordered by the default stream: work on streams that do not block
+ * it must be waited for before. */
+lrmoeResult_t lrmoeMemWrite(void *memory, const void *host, size_t bytes);
+lrmoeResult_t lrmoeMemRead(void *host, const void *memory, size_t bytes);
+
 /* Registers [buffer, buffer + bytes), which lies in one lrmoeMemAlloc block,
  * so that every rank of comm can address it.  Collective; sizes may differ.
  * The window must be deregistered before comm is destroyed. */

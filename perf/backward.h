@@ -13,6 +13,7 @@
 #define LRMOE_PERF_BACKWARD_H
 
 #include "lrmoe.h"
+#include "tools/common/mirror.h"
 #include "tools/common/ranks.h"
 #include "tools/common/workload.h"
 
@@ -100,20 +101,27 @@ struct backwardRank {
   lrmoeLayer_t layer;
   lrmoeStep_t steps[numPlans];
   lrmoePlan_t plans[numPlans];
-  int64_t *topkIdx;
-  float *weights;
-  void *x;
-  void *g;
-  void *y;
-  void *dx;
-  float *dWeights;
+  struct toolMirror topkIdx; /* int64 [T, k] */
+  struct toolMirror weights; /* float [T, k] */
+  struct toolMirror x;
+  struct toolMirror g;
+  struct toolMirror y;
+  struct toolMirror dx;
+  struct toolMirror dWeights; /* float [T, k] */
+  struct toolMirror word;     /* of a barrier */
   uint8_t *kept;
   int numLocal;
   const int32_t *local;
-  void **w1; /* [numLocal] */
-  void **w2;
-  float **dw1;
-  float **dw2;
+  struct toolMirror *tensors; /* [numLocal, numTensors] */
+};
+
+/* The tensors of an expert; gradients are float. */
+enum {
+  tensorW1,
+  tensorW2,
+  tensorDw1,
+  tensorDw2,
+  numTensors
 };
 
 /* Rows of FC1's weight. */
@@ -123,7 +131,7 @@ int64_t backwardFc1Rows(const struct backwardOptions *options);
 void backwardMakeWeights(const struct backwardOptions *options, int32_t expert,
                          void *w1, void *w2);
 
-/* One backward of one way; dw1 and dw2 are added to. */
+/* One backward of one way, done when it returns; dw1 and dw2 are added to. */
 lrmoeResult_t backwardRunWay(struct backwardRank *rank, enum backwardWay way,
                              lrmoeStepStats_t *stats);
 

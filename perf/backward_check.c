@@ -39,35 +39,51 @@ static void freeOutcome(struct outcome *outcome) {
   free(outcome->dw);
 }
 
-static void clearGradients(struct backwardRank *r) {
-  const struct backwardOptions *o = r->options;
-  for (int i = 0; i < r->numLocal; i++) {
-    memset(r->dw1[i], 0,
-           (size_t)(backwardFc1Rows(o) * o->hidden) * sizeof(float));
-    memset(r->dw2[i], 0, (size_t)(o->ffn * o->hidden) * sizeof(float));
-  }
+static const struct toolMirror *tensorOf(const struct backwardRank *r, int i,
+                                         int tensor) {
+  return &r->tensors[i * numTensors + tensor];
+}
+
+static lrmoeResult_t clearGradients(struct backwardRank *r) {
+  for (int i = 0; i < r->numLocal; i++)
+    for (int t = tensorDw1; t <= tensorDw2; t++) {
+      lrmoeResult_t result = toolMirrorClear(tensorOf(r, i, t));
+      if (result != lrmoeSuccess) return result;
+    }
+  return lrmoeSuccess;
+}
+
+/* What the last way gave, to the host. */
+static lrmoeResult_t pullResults(const struct backwardRank *r) {
+  lrmoeResult_t result = toolMirrorPull(&r->dx);
+  if (result == lrmoeSuccess) result = toolMirrorPull(&r->dWeights);
+  for (int i = 0; i < r->numLocal; i++)
+    for (int t = tensorDw1; t <= tensorDw2 && result == lrmoeSuccess; t++)
+      result = toolMirrorPull(tensorOf(r, i, t));
+  return result;
 }
 
 static enum toolExit runWay(struct backwardRank *r, enum backwardWay way,
                             struct outcome *out) {
   const struct backwardOptions *o = r->options;
   lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
-  clearGradients(r);
+  TOOL_RANK_OK(r->self, clearGradients(r));
   TOOL_RANK_OK(r->self, backwardRunWay(r, way, &stats));
   TOOL_RANK_OK(r->self, lrmoeReplicaReduce(r->layer, NULL));
+  TOOL_RANK_OK(r->self, pullResults(r));
   int64_t count = o->numTokens * o->hidden;
   int64_t slots = o->numTokens * o->topk;
-  int64_t size1 = backwardFc1Rows(o) * o->hidden;
-  int64_t size2 = o->ffn * o->hidden;
   *out =
       (struct outcome){room(count), room(slots), room(r->numLocal * dwSize(o))};
   for (int64_t i = 0; i < count; i++)
-    out->dx[i] = toolTensorGet(o->type, r->dx, i);
-  if (slots) memcpy(out->dWeights, r->dWeights, (size_t)slots * sizeof(float));
+    out->dx[i] = toolTensorGet(o->type, r->dx.host, i);
+  memcpy(out->dWeights, r->dWeights.host, r->dWeights.bytes);
   for (int i = 0; i < r->numLocal; i++) {
-    float *at = out->dw + i * dwSize(o);
-    memcpy(at, r->dw1[i], (size_t)size1 * sizeof(float));
-    memcpy(at + size1, r->dw2[i], (size_t)size2 * sizeof(float));
+    char *at = (char *)(out->dw + i * dwSize(o));
+    const struct toolMirror *dw1 = tensorOf(r, i, tensorDw1);
+    const struct toolMirror *dw2 = tensorOf(r, i, tensorDw2);
+    memcpy(at, dw1->host, dw1->bytes);
+    memcpy(at + dw1->bytes, dw2->host, dw2->bytes);
   }
   return toolGood;
 }
@@ -181,15 +197,18 @@ static void checkToken(struct backwardRank *r, int64_t token, struct direct *d,
   double *dx = calloc((size_t)o->hidden, sizeof *dx);
   if (!dx) abort();
   for (int64_t h = 0; h < o->hidden; h++) {
-    rows[h] = toolTensorGet(o->type, r->x, token * o->hidden + h);
-    rows[o->hidden + h] = toolTensorGet(o->type, r->g, token * o->hidden + h);
+    rows[h] = toolTensorGet(o->type, r->x.host, token * o->hidden + h);
+    rows[o->hidden + h] =
+        toolTensorGet(o->type, r->g.host, token * o->hidden + h);
     rows[2 * o->hidden + h] =
-        toolTensorGet(o->type, r->dx, token * o->hidden + h);
+        toolTensorGet(o->type, r->dx.host, token * o->hidden + h);
   }
+  const int64_t *experts = r->topkIdx.host;
+  const float *weights = r->weights.host;
   for (int64_t pair = token * o->topk; pair < (token + 1) * o->topk; pair++) {
     if (!r->kept[pair]) continue;
-    loadExpert(o, (int32_t)r->topkIdx[pair], d);
-    directPair(o, rows, rows + o->hidden, r->weights[pair], d, dx);
+    loadExpert(o, (int32_t)experts[pair], d);
+    directPair(o, rows, rows + o->hidden, weights[pair], d, dx);
   }
   for (int64_t h = 0; h < o->hidden; h++)
     rows[3 * o->hidden + h] = (float)dx[h];
@@ -223,6 +242,6 @@ enum toolExit backwardCheck(struct backwardRank *r,
   enum toolExit code = compareWays(r, whole, 3, result);
   if (code == toolGood) code = compareWays(r, selected, 3, result);
   if (code == toolGood) checkTokens(r, result);
-  clearGradients(r);
+  if (code == toolGood) TOOL_RANK_OK(r->self, clearGradients(r));
   return code;
 }

@@ -28,49 +28,82 @@ void backwardMakeWeights(const struct backwardOptions *options, int32_t expert,
                    1 / sqrt((double)options->ffn), &random, w2);
 }
 
-static void makeData(struct backwardRank *r, const struct toolWorkload *load) {
+static enum toolExit makeData(struct backwardRank *r,
+                              const struct toolWorkload *load) {
   const struct backwardOptions *o = r->options;
   int64_t slots = o->numTokens * o->topk;
   int64_t count = o->numTokens * o->hidden;
-  size_t bytes = toolTypeBytes(o->type);
-  r->topkIdx = room(slots, sizeof *r->topkIdx);
-  r->weights = room(slots, sizeof *r->weights);
-  r->dWeights = room(slots, sizeof *r->dWeights);
+  int64_t rows = count * (int64_t)toolTypeBytes(o->type);
+  const struct {
+    struct toolMirror *mirror;
+    int64_t bytes;
+  } wanted[] = {{&r->topkIdx, slots * (int64_t)sizeof(int64_t)},
+                {&r->weights, slots * (int64_t)sizeof(float)},
+                {&r->dWeights, slots * (int64_t)sizeof(float)},
+                {&r->x, rows},
+                {&r->g, rows},
+                {&r->y, rows},
+                {&r->dx, rows},
+                {&r->word, sizeof(int32_t)}};
+  enum toolExit code = toolGood;
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted && code == toolGood;
+       i++)
+    code = toolMirrorMake(r->self, wanted[i].bytes, wanted[i].mirror);
+  if (code != toolGood) return code;
   r->kept = room(slots, 1);
-  r->x = room(count, bytes);
-  r->g = room(count, bytes);
-  r->y = room(count, bytes);
-  r->dx = room(count, bytes);
-  toolWorkloadRoute(load, r->self->rank, 0, o->numTokens, r->topkIdx,
-                    r->weights);
+  toolWorkloadRoute(load, r->self->rank, 0, o->numTokens, r->topkIdx.host,
+                    r->weights.host);
   struct toolRandom random = toolRandomMake(o->seed, (uint64_t)r->self->rank);
-  toolTensorRandom(o->type, count, 1, &random, r->x);
-  toolTensorRandom(o->type, count, 1, &random, r->g);
+  toolTensorRandom(o->type, count, 1, &random, r->x.host);
+  toolTensorRandom(o->type, count, 1, &random, r->g.host);
+  const struct toolMirror *const filled[] = {&r->topkIdx, &r->weights, &r->x,
+                                             &r->g, NULL};
+  for (int i = 0; filled[i]; i++)
+    TOOL_RANK_OK(r->self, toolMirrorPush(filled[i]));
+  return toolGood;
+}
+
+/* The tensors of local expert i. */
+static enum toolExit makeExpert(struct backwardRank *r, int i) {
+  const struct backwardOptions *o = r->options;
+  const int64_t bytes = (int64_t)toolTypeBytes(o->type);
+  const int64_t size1 = backwardFc1Rows(o) * o->hidden;
+  const int64_t size2 = o->hidden * o->ffn;
+  const int64_t sizes[numTensors] = {[tensorW1] = size1 * bytes,
+                                     [tensorW2] = size2 * bytes,
+                                     [tensorDw1] = size1 * 4,
+                                     [tensorDw2] = size2 * 4};
+  struct toolMirror *tensors = r->tensors + (size_t)i * numTensors;
+  enum toolExit code = toolGood;
+  for (int t = 0; t < numTensors && code == toolGood; t++)
+    code = toolMirrorMake(r->self, sizes[t], &tensors[t]);
+  if (code != toolGood) return code;
+  backwardMakeWeights(o, r->local[i], tensors[tensorW1].host,
+                      tensors[tensorW2].host);
+  TOOL_RANK_OK(r->self, toolMirrorPush(&tensors[tensorW1]));
+  TOOL_RANK_OK(r->self, toolMirrorPush(&tensors[tensorW2]));
+  return toolGood;
 }
 
 static enum toolExit bindWeights(struct backwardRank *r) {
-  const struct backwardOptions *o = r->options;
-  size_t bytes = toolTypeBytes(o->type);
-  int64_t size1 = backwardFc1Rows(o) * o->hidden;
-  int64_t size2 = o->hidden * o->ffn;
-  r->w1 = room(r->numLocal, sizeof *r->w1);
-  r->w2 = room(r->numLocal, sizeof *r->w2);
-  r->dw1 = room(r->numLocal, sizeof *r->dw1);
-  r->dw2 = room(r->numLocal, sizeof *r->dw2);
-  for (int i = 0; i < r->numLocal; i++) {
-    r->w1[i] = room(size1, bytes);
-    r->w2[i] = room(size2, bytes);
-    r->dw1[i] = room(size1, sizeof(float));
-    r->dw2[i] = room(size2, sizeof(float));
-    backwardMakeWeights(o, r->local[i], r->w1[i], r->w2[i]);
-  }
+  const void **lists = room(r->numLocal, numTensors * sizeof *lists);
+  enum toolExit code = toolGood;
+  r->tensors = room(r->numLocal, numTensors * sizeof *r->tensors);
+  for (int i = 0; i < r->numLocal && code == toolGood; i++)
+    code = makeExpert(r, i);
+  for (int i = 0; i < r->numLocal; i++)
+    for (int t = 0; t < numTensors; t++)
+      lists[t * r->numLocal + i] = r->tensors[i * numTensors + t].memory;
   lrmoeLayerWeights_t weights = LRMOE_LAYER_WEIGHTS_INITIALIZER;
-  weights.w1 = (const void *const *)r->w1;
-  weights.w2 = (const void *const *)r->w2;
-  weights.dw1 = r->dw1;
-  weights.dw2 = r->dw2;
-  TOOL_RANK_OK(r->self, lrmoeLayerBind(r->layer, &weights));
-  return toolGood;
+  weights.w1 = lists + (ptrdiff_t)tensorW1 * r->numLocal;
+  weights.w2 = lists + (ptrdiff_t)tensorW2 * r->numLocal;
+  weights.dw1 = (float **)(lists + (ptrdiff_t)tensorDw1 * r->numLocal);
+  weights.dw2 = (float **)(lists + (ptrdiff_t)tensorDw2 * r->numLocal);
+  lrmoeResult_t result =
+      code == toolGood ? lrmoeLayerBind(r->layer, &weights) : lrmoeSuccess;
+  free(lists);
+  TOOL_RANK_OK(r->self, result);
+  return code;
 }
 
 static lrmoePlannerConfig_t plannerOf(const struct backwardOptions *o, int i) {
@@ -110,9 +143,9 @@ static enum toolExit makeHandles(struct backwardRank *r) {
 }
 
 static enum toolExit runForward(struct backwardRank *r, int i) {
-  TOOL_RANK_OK(r->self, lrmoeDispatch(r->steps[i], r->x, NULL));
+  TOOL_RANK_OK(r->self, lrmoeDispatch(r->steps[i], r->x.memory, NULL));
   TOOL_RANK_OK(r->self, lrmoeExpertForward(r->steps[i], NULL));
-  TOOL_RANK_OK(r->self, lrmoeCombine(r->steps[i], r->y, NULL));
+  TOOL_RANK_OK(r->self, lrmoeCombine(r->steps[i], r->y.memory, NULL));
   return toolGood;
 }
 
@@ -129,9 +162,9 @@ static enum toolExit makePlan(struct backwardRank *r, int i) {
 static enum toolExit makeSteps(struct backwardRank *r) {
   enum toolExit code = toolGood;
   for (int i = 0; i < numPlans && code == toolGood; i++) {
-    TOOL_RANK_OK(r->self,
-                 lrmoeStepCreate(r->layer, r->options->numTokens, r->topkIdx,
-                                 r->weights, NULL, &r->steps[i]));
+    TOOL_RANK_OK(r->self, lrmoeStepCreate(r->layer, r->options->numTokens,
+                                          r->topkIdx.memory, r->weights.memory,
+                                          NULL, &r->steps[i]));
     code = makePlan(r, i);
     if (code != toolGood) break;
     TOOL_RANK_OK(r->self, lrmoeStepPrepare(r->steps[i], r->plans[i], NULL));
@@ -164,25 +197,29 @@ lrmoeResult_t backwardRunWay(struct backwardRank *r, enum backwardWay way,
                              lrmoeStepStats_t *stats) {
   lrmoeStep_t step = r->steps[planOf(way)];
   lrmoeBackwardConfig_t config = configOf(r->options, way);
+  const void *x = r->x.memory;
+  const void *g = r->g.memory;
   lrmoeResult_t result;
   if (r->options->isStaged) {
-    result = lrmoeSelect(step, r->g, &config, NULL);
-    if (result == lrmoeSuccess)
-      result = lrmoeAllToAllCompact(step, r->x, r->g, NULL);
+    result = lrmoeSelect(step, g, &config, NULL);
+    if (result == lrmoeSuccess) result = lrmoeAllToAllCompact(step, x, g, NULL);
   } else {
-    result = lrmoeSelectPackSend(step, r->x, r->g, &config, NULL);
+    result = lrmoeSelectPackSend(step, x, g, &config, NULL);
   }
   if (result == lrmoeSuccess) result = lrmoeExpertBackward(step, NULL);
   if (result == lrmoeSuccess)
-    result = lrmoeReturn(step, r->dx, r->dWeights, NULL);
+    result = lrmoeReturn(step, r->dx.memory, r->dWeights.memory, NULL);
   if (result == lrmoeSuccess) result = lrmoeStepGetKept(step, r->kept);
   if (result == lrmoeSuccess) result = lrmoeStepGetStats(step, stats);
-  return result;
+  /* A device's stream is waited for. */
+  return result == lrmoeSuccess ? toolMirrorPull(&r->word) : result;
 }
 
+/* What one rank has awaited, all have done. */
 static lrmoeResult_t barrier(struct backwardRank *r) {
-  int32_t one = 1;
-  return lrmoeAllReduce(&one, &one, 1, lrmoeInt32, lrmoeSum, r->comm, NULL);
+  lrmoeResult_t result = lrmoeAllReduce(r->word.memory, r->word.memory, 1,
+                                        lrmoeInt32, lrmoeSum, r->comm, NULL);
+  return result == lrmoeSuccess ? toolMirrorPull(&r->word) : result;
 }
 
 /* In training the backward of a step finds the replicas of its forward, mostly;
@@ -251,24 +288,23 @@ static void freeRank(struct backwardRank *r) {
     lrmoePlannerDestroy(r->planners[i]);
   lrmoeTopologyDestroy(r->topology);
   lrmoeCommDestroy(r->comm);
-  for (int i = 0; i < r->numLocal && r->w1; i++) {
-    free(r->w1[i]);
-    free(r->w2[i]);
-    free(r->dw1[i]);
-    free(r->dw2[i]);
-  }
-  void *blocks[] = {r->w1, r->w2, r->dw1, r->dw2, r->topkIdx,  r->weights,
-                    r->x,  r->g,  r->y,   r->dx,  r->dWeights, r->kept};
-  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-    free(blocks[i]);
+  for (int i = 0; i < numTensors * r->numLocal && r->tensors; i++)
+    toolMirrorFree(&r->tensors[i]);
+  struct toolMirror *const mirrors[] = {&r->topkIdx,  &r->weights, &r->x,
+                                        &r->g,        &r->y,       &r->dx,
+                                        &r->dWeights, &r->word,    NULL};
+  for (int i = 0; mirrors[i]; i++)
+    toolMirrorFree(mirrors[i]);
+  free(r->tensors);
+  free(r->kept);
 }
 
 enum toolExit backwardRankMain(const struct toolRank *self) {
   struct backwardRun *run = self->user;
   struct backwardRankResult *result = &run->results[self->rank];
   struct backwardRank rank = {.self = self, .options = &run->options};
-  makeData(&rank, &run->workload);
-  enum toolExit code = makeHandles(&rank);
+  enum toolExit code = makeData(&rank, &run->workload);
+  if (code == toolGood) code = makeHandles(&rank);
   if (code == toolGood) code = makeSteps(&rank);
   if (code == toolGood) code = backwardCheck(&rank, result);
   if (code == toolGood) code = timeWays(&rank, result);

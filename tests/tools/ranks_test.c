@@ -1,5 +1,6 @@
 /* Ranks of a program: all good, or the one to blame by name. */
 #include "support/suite.h"
+#include "tools/common/device.h"
 #include "tools/common/ranks.h"
 
 #include <errno.h>
@@ -39,6 +40,48 @@ START_TEST(allGood) {
       ck_assert_int_ne(results->pids[i], results->pids[j]);
   }
   toolSharedFree(results, sizeof *results);
+}
+END_TEST
+
+static char (*devices)[100];
+
+static enum toolExit noteDevice(const struct toolRank *self) {
+  const char *device = getenv("CUDA_VISIBLE_DEVICES");
+  snprintf(devices[self->rank], sizeof devices[0], "%s",
+           device ? device : "none");
+  return toolGood;
+}
+
+static void checkDevices(const char *first, const char *second,
+                         const char *third) {
+  const char *const expected[] = {first, second, third};
+  ck_assert_int_eq(toolRanksRun(3, noteDevice, NULL, &error), toolGood);
+  for (int i = 0; i < 3; i++)
+    ck_assert_str_eq(devices[i], expected[i]);
+}
+
+/* On the ranks' own environment: NCCL is not at hand here. */
+START_TEST(aDeviceEach) {
+  devices = toolSharedAlloc(3 * sizeof devices[0]);
+  ck_assert_ptr_nonnull(devices);
+  unsetenv("LRMOE_BACKEND");
+  setenv("CUDA_VISIBLE_DEVICES", "4,2", 1);
+  checkDevices("4,2", "4,2", "4,2");
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  checkDevices("none", "none", "none");
+  toolSharedFree(devices, 3 * sizeof devices[0]);
+}
+END_TEST
+
+START_TEST(theDeviceOfARank) {
+  setenv("LRMOE_BACKEND", "cuda", 1);
+  static const char *const lists[] = {"4,2", "GPU-12,MIG-7", "3"};
+  static const char *const expected[] = {"4", "GPU-12", "3", "2", "MIG-7", "3"};
+  for (int i = 0; i < 6; i++) {
+    setenv("CUDA_VISIBLE_DEVICES", lists[i % 3], 1);
+    toolDeviceChoose(i < 3 ? 2 : 5);
+    ck_assert_str_eq(getenv("CUDA_VISIBLE_DEVICES"), expected[i]);
+  }
 }
 END_TEST
 
@@ -190,6 +233,8 @@ int main(void) {
   TCase *tcase = tcase_create("ranks");
   tcase_set_timeout(tcase, 60);
   tcase_add_test(tcase, allGood);
+  tcase_add_test(tcase, aDeviceEach);
+  tcase_add_test(tcase, theDeviceOfARank);
   tcase_add_loop_test(tcase, oneFails, 0,
                       (int)(sizeof failures / sizeof *failures));
   tcase_add_test(tcase, wrongDataLetsOthersFinish);

@@ -1,6 +1,8 @@
 /* Ranks of a program: see ranks.h. */
 #include "tools/common/ranks.h"
 
+#include "tools/common/device.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -68,6 +70,7 @@ static void runChild(int rank, toolRankBody body, const struct toolRank *base,
   if (getppid() != parent) _exit(toolRunFailed); /* it died before prctl */
   struct toolRank self = *base;
   self.rank = rank;
+  toolDeviceChoose(rank);
   enum toolExit code = body(&self);
   exit(code);
 }
