@@ -257,6 +257,39 @@ static enum toolExit timeWay(struct backwardRank *r, enum backwardWay way,
   return toolGood;
 }
 
+/* Waits for what has been enqueued; ms since *start, which becomes now. */
+static lrmoeResult_t lap(const struct backwardRank *r, int64_t *start,
+                         double *ms) {
+  lrmoeResult_t result = toolMirrorPull(&r->word);
+  int64_t now = toolWallNs();
+  *ms = (double)(now - *start) * 1e-6;
+  *start = now;
+  return result;
+}
+
+/* The phases of the dedup way once more, each waited for: on a device the
+ * library's own times are those of enqueuing. */
+static enum toolExit timePhases(struct backwardRank *r, int64_t round,
+                                struct backwardWayResult *out) {
+  lrmoeStep_t step = r->steps[planOf(wayDedup)];
+  const lrmoeBackwardConfig_t config = configOf(r->options, wayDedup);
+  enum toolExit code = standReplicas(r, wayDedup);
+  if (code != toolGood) return code;
+  TOOL_RANK_OK(r->self, barrier(r));
+  int64_t start = toolWallNs();
+  TOOL_RANK_OK(r->self, lrmoeSelect(step, r->g.memory, &config, NULL));
+  TOOL_RANK_OK(r->self, lap(r, &start, &out->selectMs[round]));
+  TOOL_RANK_OK(r->self,
+               lrmoeAllToAllCompact(step, r->x.memory, r->g.memory, NULL));
+  TOOL_RANK_OK(r->self, lap(r, &start, &out->sendMs[round]));
+  TOOL_RANK_OK(r->self, lrmoeExpertBackward(step, NULL));
+  TOOL_RANK_OK(r->self, lap(r, &start, &out->gemmMs[round]));
+  TOOL_RANK_OK(r->self,
+               lrmoeReturn(step, r->dx.memory, r->dWeights.memory, NULL));
+  TOOL_RANK_OK(r->self, lap(r, &start, &out->returnMs[round]));
+  return toolGood;
+}
+
 /* All ways in every round, beginning with another one each time. */
 static enum toolExit timeWays(struct backwardRank *r,
                               struct backwardRankResult *result) {
@@ -268,6 +301,10 @@ static enum toolExit timeWays(struct backwardRank *r,
           timeWay(r, (enum backwardWay)way, round, &result->ways[way]);
       if (code != toolGood) return code;
     }
+  }
+  for (int64_t i = 0; i < r->options->numRounds && r->options->isDevice; i++) {
+    enum toolExit code = timePhases(r, i, &result->ways[wayDedup]);
+    if (code != toolGood) return code;
   }
   lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
   lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;

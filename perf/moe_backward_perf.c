@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const typeNames[] = {"bf16", "fp16", "fp32", NULL};
 static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
@@ -293,6 +294,8 @@ static enum toolExit runOnce(struct backwardRun *run, struct toolTable *table,
 static enum toolExit finishSettings(struct backwardRun *run,
                                     struct toolError *error) {
   struct backwardOptions *options = &settings.options;
+  const char *backend = getenv("LRMOE_BACKEND");
+  options->isDevice = backend && strcmp(backend, "cuda") == 0;
   if (options->hidden % 8 || options->ffn % 8)
     return toolFail(error, toolBadInput,
                     "--hidden %lld and --ffn %lld must be multiples of 8",

@@ -23,6 +23,10 @@ struct mirror {
   struct mirror *next;
 };
 
+/* Whether the device is the emulator, which counts what kernels do; the same
+ * tests run on a GPU without those counts (perf/gpu_check.sh). */
+int isEmulated(void);
+
 /* The backend of a side; the device's is loaded as users load it. */
 const struct lrmoeBackend *backendOf(enum side side);
 
