@@ -57,9 +57,15 @@ struct threadRank {
   int status;
 };
 
+/* Of the emulated CUDA runtime, where the program has it. */
+int cudaSetDevice(int device) __attribute__((weak));
+
+/* A rank that is a thread has a device of its own, as one that is a process
+ * would. */
 static void *threadMain(void *argument) {
   struct threadRank *rank = argument;
-  rank->status = rank->body(&rank->self);
+  rank->status = cudaSetDevice && cudaSetDevice(rank->self.rank);
+  if (!rank->status) rank->status = rank->body(&rank->self);
   return NULL;
 }
 

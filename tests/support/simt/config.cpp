@@ -1,12 +1,12 @@
 /* The process's configuration and reports: see simt.h. */
 #include "config.h"
 
+#include "lock.h"
 #include "single.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 
 namespace simt {
 
@@ -54,7 +54,7 @@ static simtConfig startConfig() {
 }
 
 struct Settings {
-  std::mutex mutex;
+  QuietMutex mutex;
   simtConfig config = startConfig();
   std::string report;
   std::string shown; /* what simtLastReport gave */
@@ -66,13 +66,13 @@ static Settings &settings() {
 
 simtConfig currentConfig() {
   Settings &s = settings();
-  std::lock_guard<std::mutex> guard(s.mutex);
+  std::lock_guard<QuietMutex> guard(s.mutex);
   return s.config;
 }
 
 void report(const std::string &text) {
   Settings &s = settings();
-  std::lock_guard<std::mutex> guard(s.mutex);
+  std::lock_guard<QuietMutex> guard(s.mutex);
   s.report = text;
   if (s.config.quiet) return;
   fprintf(stderr, "simt: %s\n", text.c_str());
@@ -89,19 +89,19 @@ extern "C" void simtGetConfig(struct simtConfig *config) {
 
 extern "C" void simtSetConfig(const struct simtConfig *config) {
   Settings &s = settings();
-  std::lock_guard<std::mutex> guard(s.mutex);
+  std::lock_guard<QuietMutex> guard(s.mutex);
   s.config = *config;
 }
 
 extern "C" void simtSetOrder(enum simtOrder order, uint64_t seed) {
   Settings &s = settings();
-  std::lock_guard<std::mutex> guard(s.mutex);
+  std::lock_guard<QuietMutex> guard(s.mutex);
   setOrder(&s.config, order, seed);
 }
 
 extern "C" const char *simtLastReport(void) {
   Settings &s = settings();
-  std::lock_guard<std::mutex> guard(s.mutex);
+  std::lock_guard<QuietMutex> guard(s.mutex);
   s.shown = s.report;
   return s.shown.c_str();
 }

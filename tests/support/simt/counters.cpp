@@ -1,16 +1,16 @@
 /* Bytes and launches per kernel name: see simt.h. */
 #include "counters.h"
 
+#include "lock.h"
 #include "single.h"
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 
 namespace simt {
 
 struct CounterTable {
-  std::mutex mutex;
+  QuietMutex mutex;
   std::map<std::string, simtCounters> kernels;
 };
 
@@ -28,7 +28,7 @@ std::string kernelName(const char *written) {
 
 void addCounters(const char *written, const simtCounters &counters) {
   CounterTable &all = table();
-  std::lock_guard<std::mutex> guard(all.mutex);
+  std::lock_guard<QuietMutex> guard(all.mutex);
   simtCounters &sum = all.kernels[kernelName(written)];
   sum.launches += counters.launches;
   sum.threads += counters.threads;
@@ -43,7 +43,7 @@ using namespace simt;
 extern "C" void simtGetCounters(const char *kernel,
                                 struct simtCounters *counters) {
   CounterTable &all = table();
-  std::lock_guard<std::mutex> guard(all.mutex);
+  std::lock_guard<QuietMutex> guard(all.mutex);
   auto found = all.kernels.find(kernel);
   *counters = found == all.kernels.end() ? simtCounters{} : found->second;
 }
@@ -55,7 +55,7 @@ extern "C" void simtVisitCounters(void (*visit)(const char *kernel,
   CounterTable &all = table();
   std::map<std::string, simtCounters> copy;
   {
-    std::lock_guard<std::mutex> guard(all.mutex);
+    std::lock_guard<QuietMutex> guard(all.mutex);
     copy = all.kernels;
   }
   for (const auto &kernel : copy)
@@ -64,6 +64,6 @@ extern "C" void simtVisitCounters(void (*visit)(const char *kernel,
 
 extern "C" void simtResetCounters(void) {
   CounterTable &all = table();
-  std::lock_guard<std::mutex> guard(all.mutex);
+  std::lock_guard<QuietMutex> guard(all.mutex);
   all.kernels.clear();
 }

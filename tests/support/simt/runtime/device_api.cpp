@@ -22,7 +22,7 @@ cudaError_t note(cudaError_t result) {
 }
 
 struct Plan {
-  std::mutex mutex;
+  QuietMutex mutex;
   int64_t callsLeft = 0;
   cudaError_t error = cudaSuccess;
 };
@@ -30,7 +30,7 @@ struct Plan {
 static Plan plan;
 
 cudaError_t plannedFailure() {
-  std::lock_guard<std::mutex> guard(plan.mutex);
+  std::lock_guard<QuietMutex> guard(plan.mutex);
   if (plan.callsLeft == 0 || --plan.callsLeft > 0) return cudaSuccess;
   return plan.error;
 }
@@ -55,6 +55,7 @@ cudaError_t Call::synchronize(Stream &what) {
   Stream *wanted = &what;
   bool good = queue.runUntil(
       lock, owner, wanted, [wanted, last] { return wanted->oldest() > last; });
+  what.done.acquire();
   return good ? cudaSuccess : owner.broken;
 }
 
@@ -65,6 +66,7 @@ cudaError_t Call::synchronizeDevice() {
       if (!each->isIdle()) return false;
     return owner->legacy.isIdle();
   });
+  queue.followAll(device);
   return good ? cudaSuccess : device.broken;
 }
 
@@ -107,7 +109,7 @@ using namespace simt;
 extern "C" {
 
 void simtFailCall(int64_t n, int error) {
-  std::lock_guard<std::mutex> guard(plan.mutex);
+  std::lock_guard<QuietMutex> guard(plan.mutex);
   plan.callsLeft = n;
   plan.error = static_cast<cudaError_t>(error);
 }

@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include "../config.h"
+#include "../lock.h"
 #include "../sanitizer.h"
 #include "../simt.h"
 #include "../single.h"
@@ -12,7 +13,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ struct Registry {
     if (environmentNumber("LRMOE_SIMT_LEAKS", 0)) atexit(listLeaks);
     crashReportsInstall();
   }
-  std::recursive_mutex mutex;
+  QuietRecursiveMutex mutex;
   std::map<const char *, Allocation> all; /* by end of the second guard */
   std::deque<const char *> freed;         /* keys, the oldest first */
   size_t freedBytes = 0;
@@ -51,7 +51,7 @@ struct Registry {
   size_t guard = static_cast<size_t>(sysconf(_SC_PAGESIZE));
 };
 
-using Guard = std::lock_guard<std::recursive_mutex>;
+using Guard = std::lock_guard<QuietRecursiveMutex>;
 
 static Registry &registry() {
   return single<Registry>();

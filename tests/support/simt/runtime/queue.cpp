@@ -6,7 +6,6 @@
 #include "../single.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace simt {
 
@@ -75,6 +74,7 @@ Stream *Queue::stream(Device &device, cudaStream_t handle) {
 void Queue::enqueue(Stream &stream, Operation operation) {
   operation.sequence = ++stream.device->numOperations;
   stream.pending.push_back(std::move(operation));
+  stream.handed.release();
   changed.notify_all();
 }
 
@@ -145,11 +145,33 @@ Stream *Queue::chooseElsewhere(const Device &device) {
 
 /* ---- Running --------------------------------------------------------------- */
 
+/* What comes before the next operation of a stream. */
+void Queue::followEarlier(Stream &stream) {
+  Device &device = *stream.device;
+  stream.handed.acquire();
+  stream.done.acquire();
+  if (&stream != &device.legacy) {
+    if (!(stream.flags & cudaStreamNonBlocking)) device.legacy.done.acquire();
+    return;
+  }
+  for (const auto &other : device.streams)
+    if (!(other->flags & cudaStreamNonBlocking)) other->done.acquire();
+  device.gone.acquire();
+}
+
+void Queue::followAll(Device &device) {
+  for (const auto &stream : device.streams)
+    stream->done.acquire();
+  device.legacy.done.acquire();
+  device.gone.acquire();
+}
+
 void Queue::execute(Lock &lock, Drain &drain, Stream &stream) {
   Operation operation = std::move(stream.pending.front());
   stream.pending.pop_front();
   stream.isBusy = true;
   stream.busySequence = operation.sequence;
+  followEarlier(stream);
   lock.unlock();
   if (operation.isHost)
     drain.access.reset();
@@ -159,6 +181,7 @@ void Queue::execute(Lock &lock, Drain &drain, Stream &stream) {
   operation = Operation(); /* what it holds goes while nothing is locked */
   lock.lock();
   stream.isBusy = false;
+  stream.done.release();
   if (!error.empty()) breakDevice(*stream.device, error);
   removeDestroyed(*stream.device);
   changed.notify_all();
@@ -173,8 +196,11 @@ void Queue::breakDevice(Device &device, const std::string &text) {
 }
 
 void Queue::removeDestroyed(Device &device) {
-  auto isGone = [](const std::unique_ptr<Stream> &stream) {
-    return stream->isDestroyed && stream->isIdle();
+  auto isGone = [&device](const std::unique_ptr<Stream> &stream) {
+    if (!stream->isDestroyed || !stream->isIdle()) return false;
+    stream->done.acquire();
+    device.gone.release();
+    return true;
   };
   device.streams.erase(
       std::remove_if(device.streams.begin(), device.streams.end(), isGone),
@@ -196,12 +222,15 @@ std::string Queue::describePending() const {
   return text;
 }
 
+static bool isBusy(const Device &device) {
+  for (const auto &stream : device.streams)
+    if (stream->isBusy) return true;
+  return device.legacy.isBusy;
+}
+
 bool Queue::isAnyBusy() const {
-  for (const auto &device : devices) {
-    if (device->legacy.isBusy) return true;
-    for (const auto &stream : device->streams)
-      if (stream->isBusy) return true;
-  }
+  for (const auto &device : devices)
+    if (isBusy(*device)) return true;
   return false;
 }
 
@@ -210,8 +239,8 @@ void Queue::waitForOthers(Lock &lock, Drain &drain) {
   static const uint64_t patience =
       environmentNumber("LRMOE_SIMT_PATIENCE", defaultPatienceSeconds);
   drain.access.reset();
-  auto status = changed.wait_for(lock, std::chrono::seconds(patience));
-  if (status == std::cv_status::timeout && !isAnyBusy())
+  bool isInTime = changed.waitFor(lock, patience);
+  if (!isInTime && !isAnyBusy())
     breakDevice(drain.device,
                 "deadlock: streams wait for each other" + describePending());
 }
@@ -243,11 +272,9 @@ void Queue::reset(Lock &lock, Device &device) {
     stream->pending.clear();
     stream->isDestroyed = true;
   }
-  changed.wait(lock, [&device] {
-    for (const auto &stream : device.streams)
-      if (stream->isBusy) return false;
-    return !device.legacy.isBusy;
-  });
+  while (isBusy(device))
+    changed.waitFor(lock, 1);
+  followAll(device);
   removeDestroyed(device);
   device.broken = cudaSuccess;
 }

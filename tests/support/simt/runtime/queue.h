@@ -10,22 +10,33 @@
 #ifndef LRMOE_TESTS_SUPPORT_SIMT_RUNTIME_QUEUE_H
 #define LRMOE_TESTS_SUPPORT_SIMT_RUNTIME_QUEUE_H
 
+#include "../lock.h"
 #include "../simt.h"
 
 #include <cuda_runtime_api.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 namespace simt {
 
 struct Device;
+
+/* Where TSan is told what is ordered, since it does not see the queue's lock:
+ * who comes later acquires what who came earlier has released. */
+struct Cell {
+  char at = 0;
+  void release() {
+    tsanRelease(&at);
+  }
+  void acquire() {
+    tsanAcquire(&at);
+  }
+};
 
 struct Operation {
   const char *what = "";
@@ -44,6 +55,8 @@ struct Stream {
   bool isBusy = false; /* some thread runs its front */
   bool isDestroyed = false;
   uint64_t busySequence = 0;
+  Cell handed; /* by those who queue work */
+  Cell done;   /* by those who have run it */
   bool isIdle() const {
     return pending.empty() && !isBusy;
   }
@@ -57,6 +70,7 @@ struct Event {
   uint64_t recorded = 0; /* how often it was recorded, and reached */
   uint64_t reached = 0;
   uint64_t reachedNs = 0;
+  Cell done;
 };
 
 struct Device {
@@ -67,14 +81,15 @@ struct Device {
   uint64_t numStreams = 0;
   uint64_t numDrains = 0;
   cudaError_t broken = cudaSuccess; /* by a kernel, until it is reset */
+  Cell gone;                        /* work of streams that were destroyed */
 };
 
 class Queue {
 public:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<QuietMutex>;
 
-  std::mutex mutex;
-  std::condition_variable changed;
+  QuietMutex mutex;
+  QuietCondition changed;
 
   Device &device(int ordinal);
   int numDevices() const {
@@ -95,6 +110,9 @@ public:
   /* Runs one operation if one can run: for queries. */
   void runOne(Lock &lock, Device &device, Stream *wanted);
 
+  /* The host goes on after all work that a device has done. */
+  void followAll(Device &device);
+
   /* Forgets the work of a device and what broke it. */
   void reset(Lock &lock, Device &device);
 
@@ -104,6 +122,7 @@ public:
 private:
   struct Drain;
   bool isRunnable(const Stream &stream) const;
+  void followEarlier(Stream &stream);
   Stream *choose(Drain &drain);
   Stream *chooseElsewhere(const Device &device);
   void execute(Lock &lock, Drain &drain, Stream &stream);

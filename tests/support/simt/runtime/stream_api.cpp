@@ -78,8 +78,11 @@ static cudaError_t makeEvent(cudaEvent_t *event, unsigned flags) {
   return cudaSuccess;
 }
 
-static bool isReached(const Event &event) {
-  return event.reached >= event.recorded;
+/* Who is told so goes on after what the event has seen. */
+static bool isReached(Event &event) {
+  if (event.reached < event.recorded) return false;
+  event.done.acquire();
+  return true;
 }
 
 } // namespace simt
@@ -144,10 +147,14 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Call call(stream);
   if (call.isRefused()) return note(call.refusal);
   Stream &queried = *call.stream;
-  if (queried.isIdle()) return cudaSuccess;
+  if (queried.isIdle()) {
+    queried.done.acquire();
+    return cudaSuccess;
+  }
   call.queue.runOne(call.lock, *queried.device, &queried);
   if (queried.device->broken != cudaSuccess)
     return note(queried.device->broken);
+  if (queried.isIdle()) queried.done.acquire();
   return queried.isIdle() ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -169,6 +176,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
   Operation operation;
   operation.what = "cudaStreamWaitEvent";
   operation.ready = [awaited, count] { return awaited->reached >= count; };
+  operation.run = [awaited] {
+    awaited->done.acquire();
+    return std::string();
+  };
   call.queue.enqueue(*call.stream, std::move(operation));
   return cudaSuccess;
 }
@@ -246,6 +257,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     Queue::Lock lock(queue->mutex);
     recorded->reached = count;
     recorded->reachedNs = nowNs();
+    recorded->done.release();
     return std::string();
   };
   call.queue.enqueue(*call.stream, std::move(operation));
@@ -268,6 +280,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   bool good = call.queue.runUntil(
       call.lock, *awaited->device, nullptr,
       [awaited, count] { return awaited->reached >= count; });
+  awaited->done.acquire();
   return good ? cudaSuccess : note(awaited->device->broken);
 }
 
@@ -288,8 +301,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start,
   if (!start || !end) return note(cudaErrorInvalidResourceHandle);
   Call call;
   if (call.isRefused()) return note(call.refusal);
-  const Event &first = *handleOf(start)->event;
-  const Event &last = *handleOf(end)->event;
+  Event &first = *handleOf(start)->event;
+  Event &last = *handleOf(end)->event;
   if (!first.recorded || !last.recorded)
     return note(cudaErrorInvalidResourceHandle);
   if ((first.flags | last.flags) & cudaEventDisableTiming)
