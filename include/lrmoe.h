@@ -714,8 +714,10 @@ typedef enum {
  * none      K[e] = n[e]
  * uniform   K[e] = ceil(rho * n[e])
  * overload  as uniform, but with retain `largest` pairs are dropped only where
- *           a capacity binds: K / n is max-min fair over the experts, and the
- *           sum of K the largest that fits
+ *           a capacity binds: the sum of K is the largest that fits, and K / n
+ *           max-min fair over the experts.  Where kept pairs that move take
+ *           memory these two differ, and the sum counts: fair are then the
+ *           experts of a rank that have no replicas
  * capacity  K[e] = min(n[e], ceil(capacityPpm * mean of n / 10^6)), the rule
  *           of GShard, Switch and DeepSpeed; rho plays no part */
 typedef enum {
@@ -732,8 +734,8 @@ typedef enum {
  *          of overload in pairs.  Nothing larger fits if (1) kept pairs that
  *          move take no memory, that is with savedState none or no replicas,
  *          and (2) the window leaves room, or quota is uniform and there are
- *          no replicas.  Otherwise what is kept fits, and more may fit with
- *          another split
+ *          no replicas.  Otherwise what is kept fits, and the plan says how
+ *          much more is not ruled out: boundRetained
  * grid     the largest of 1000000, 900000, 800000 and 700000 millionths (C0,
  *          C10, C20, C30) up to retainPpm that fits */
 typedef enum {
@@ -951,13 +953,19 @@ typedef struct {
   int32_t homesMoved;     /* experts whose home is not the planner's */
   int32_t changesForward; /* 1: demand is not what was given */
   const int64_t *totals;  /* [E] n */
+  /* With retain `largest`, else 0.  Proven: where the instances stand, with
+   * forward as it is, no quotas of the rule that fit keep more pairs in all;
+   * and what that is above `kept`, in millionths of kept, rounded up. */
+  int64_t boundRetained;
+  int64_t gapRetainedPpm;
 } lrmoePlanView_t;
 
 #define LRMOE_PLAN_VIEW_INITIALIZER                                           \
   {                                                                           \
     sizeof(lrmoePlanView_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, NULL, \
         NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, lrmoePolicyFixed, 0, 0,  \
-        0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, lrmoeConstraintNone, -1, 0, 0, NULL  \
+        0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, lrmoeConstraintNone, -1, 0, 0, NULL, \
+        0, 0                                                                  \
   }
 
 lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view);

@@ -153,7 +153,8 @@ void lrmoePlanSeal(struct lrmoePlan *plan, uint64_t demandHash) {
       plan->numRanks,        plan->numExperts,     plan->numInstances,
       plan->policy,          plan->homesMoved,     plan->changesForward,
       plan->hasModel,        plan->constraintRank, plan->constraint,
-      plan->constraintSlack, plan->commNs,         plan->crossNodeBytes};
+      plan->constraintSlack, plan->commNs,         plan->crossNodeBytes,
+      plan->boundRetained};
   struct lrmoePlanPart parts[lrmoeNumPlanParts];
   lrmoePlanParts(plan, parts);
   uint64_t hash = lrmoeHashFast(demandHash, scalars, sizeof scalars);
@@ -175,7 +176,7 @@ lrmoeResult_t lrmoePlanDestroy(lrmoePlan_t plan) {
   return lrmoeSuccess;
 }
 
-/* How far the peak is above its bound, in millionths, rounded up. */
+/* How far `most` is above the bound, in millionths of it, rounded up. */
 static int64_t gapPpm(int64_t most, int64_t bound) {
   enum {
     million = 1000000
@@ -228,5 +229,7 @@ lrmoeResult_t lrmoePlanGetView(lrmoePlan_t plan, lrmoePlanView_t *view) {
   full.homesMoved = plan->homesMoved;
   full.changesForward = plan->changesForward;
   full.totals = plan->totals;
+  full.boundRetained = plan->boundRetained;
+  full.gapRetainedPpm = gapPpm(plan->boundRetained, plan->kept);
   return lrmoeViewWrite("plan view", &full, sizeof full, view);
 }

@@ -30,6 +30,7 @@ struct lrmoePlan {
   int64_t peakKept;
   int64_t boundForward; /* proven lower bounds of the two peaks */
   int64_t boundKept;
+  int64_t boundRetained;     /* proven upper bound of kept; 0: not sought */
   int64_t movesIn;           /* kept pairs that move in the worst case */
   int64_t peakMovesIn;       /* and the most of them into one rank */
   int64_t *rankForward;      /* [G] pairs that a rank executes in forward */

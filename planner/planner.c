@@ -148,6 +148,8 @@ static lrmoeResult_t finishPlan(const struct lrmoePlanner *planner,
   LRMOE_CHECK(lrmoePlanVerifyShares(plan, planner->work->pairs));
   lrmoePlanSum(plan);
   LRMOE_CHECK(lrmoePlanMeasure(planner, plan));
+  if (planner->room && planner->config.retain == lrmoeRetainLargest)
+    plan->boundRetained = plan->kept;
   if (planner->room && plan->constraintSlack < 0) {
     LRMOE_CHECK(lrmoeRetainFit(planner, plan));
     LRMOE_CHECK(lrmoePlanVerifyShares(plan, planner->work->pairs));

@@ -7,11 +7,10 @@
  * millionths; `overload` raises the rates until cuts hold them (water.c).
  *
  * Worst-case moves cost memory too, and which pairs move depends on the split:
- * capacities shrink by what the moves took and the search is repeated, at the
- * last with every kept pair charged as one that moves.  So the result is the
- * largest where moves cost nothing (savedState none, or one instance of every
- * expert), and otherwise one that fits.  A window that is too short lowers the
- * ceiling of all rates, by bisection.
+ * then the flow is a generalised one (moving.c), overload is a search over the
+ * quotas of experts with replicas (trade.c), and duality proves what is left
+ * open (price.c).  A window that is too short lowers the ceiling of all rates,
+ * by bisection.
  *
  * Departure from the paper, whose planner tries C0, C10, C20 and C30: that
  * grid is the choice lrmoeRetainGrid. */
@@ -20,14 +19,11 @@
 #include "base/alloc.h"
 #include "planner/carve.h"
 #include "planner/model.h"
+#include "planner/price.h"
 #include "planner/scale.h"
 #include "planner/split.h"
 
 #include <string.h>
-
-enum {
-  maxRounds = 6 /* of capacities that shrink by moves */
-};
 
 static const int64_t grid[] = {1000000, 900000, 800000, 700000};
 
@@ -35,9 +31,9 @@ lrmoeResult_t lrmoeRetainRoomCreate(const struct lrmoePlanner *planner,
                                     struct lrmoeRetainRoom **room) {
   int64_t ranks = planner->numRanks, experts = planner->numExperts;
   int64_t instances = experts + ranks * planner->work->slots;
-  int64_t wide = 3 * ranks + experts + instances;
+  int64_t wide = 9 * ranks + experts + 2 * instances;
   size_t bytes = sizeof **room + (size_t)wide * sizeof(int64_t) +
-                 (size_t)experts * sizeof(int32_t);
+                 (size_t)(experts + 2 * ranks) * sizeof(int32_t);
   char *block = NULL;
   LRMOE_CHECK(LRMOE_ALLOCATE(bytes, &block));
   struct lrmoeRetainRoom *made = (struct lrmoeRetainRoom *)(void *)block;
@@ -47,7 +43,16 @@ lrmoeResult_t lrmoeRetainRoomCreate(const struct lrmoePlanner *planner,
   made->oldLoads = lrmoeCarve64(&next, (size_t)ranks);
   made->levels = lrmoeCarve64(&next, (size_t)experts);
   made->oldShares = lrmoeCarve64(&next, (size_t)instances);
+  made->moving.budgets = lrmoeCarve64(&next, (size_t)ranks);
+  made->moving.bytes = lrmoeCarve64(&next, (size_t)ranks);
+  made->moving.pairs = lrmoeCarve64(&next, (size_t)ranks);
+  made->moving.arriving = lrmoeCarve64(&next, (size_t)ranks);
+  made->moving.counts = lrmoeCarve64(&next, (size_t)ranks);
+  made->moving.prices = lrmoeCarve64(&next, (size_t)ranks);
+  made->moving.sure = lrmoeCarve64(&next, (size_t)instances);
   made->isOpen = lrmoeCarve32(&next, (size_t)experts);
+  made->moving.path = lrmoeCarve32(&next, (size_t)ranks);
+  made->moving.isChanged = lrmoeCarve32(&next, (size_t)ranks);
   *room = made;
   return lrmoeSuccess;
 }
@@ -65,20 +70,22 @@ struct fit {
 
 /* ---- Capacities --------------------------------------------------------- */
 
-/* Most kept pairs of rank g where `moveBytes` of it are taken by moves; what
- * is over of the budget may be negative. */
-static int64_t capOf(const struct fit *fit, int32_t g, int64_t unitBytes,
-                     int64_t moveBytes) {
+/* What rank g has for kept pairs; negative if it has not enough without. */
+static int64_t budgetOf(const struct fit *fit, int32_t g) {
   const lrmoePlannerConfig_t *config = &fit->planner->config;
   const lrmoeRankMemory_t *m = &fit->plan->memory[g];
   int64_t forward = fit->plan->rankForward[g];
   int64_t used = lrmoeAddBytes(m->replicaBytes, m->savedBytes);
-  used = lrmoeAddBytes(used, moveBytes);
   if (config->routerGrad == lrmoeRouterGradOwner)
     used = lrmoeAddBytes(used, m->routerBytes);
   used = lrmoeAddBytes(used, lrmoeTimesBytes(forward, fit->unit.dropped));
-  int64_t budget = config->memoryBytes - used;
-  if (!config->memoryBytes) return fit->plan->pairs;
+  return config->memoryBytes - used;
+}
+
+/* Most kept pairs of rank g, of unitBytes each. */
+static int64_t capOf(const struct fit *fit, int32_t g, int64_t unitBytes) {
+  int64_t forward = fit->plan->rankForward[g], budget = budgetOf(fit, g);
+  if (!fit->planner->config.memoryBytes) return fit->plan->pairs;
   if (budget < 0) return -1;
   int64_t cap = budget / (unitBytes - fit->unit.dropped);
   if (cap <= forward || !fit->unit.dropped) return cap;
@@ -104,22 +111,13 @@ static void setBases(struct fit *fit) {
   fit->search.limit = most;
 }
 
+/* Where moves cost memory and the counts are too large to say how much, every
+ * pair is charged as one that moves. */
 static void fillCaps(struct fit *fit) {
+  int hasMoves = fit->plan->numInstances > fit->plan->numExperts;
+  int64_t move = hasMoves && !fit->search.moving ? fit->unit.move : 0;
   for (int32_t g = 0; g < fit->plan->numRanks; g++)
-    setCap(fit, g, capOf(fit, g, fit->unit.backward, 0));
-  setBases(fit);
-}
-
-/* Where the moves of the split at hand did not fit, less next time. */
-static void shrinkCaps(struct fit *fit, int isLast) {
-  int64_t all = fit->unit.backward + fit->unit.move;
-  for (int32_t g = 0; g < fit->plan->numRanks; g++) {
-    int64_t least = capOf(fit, g, all, 0);
-    int64_t cap =
-        capOf(fit, g, fit->unit.backward, fit->plan->memory[g].moveBytes);
-    if (isLast || cap < least) cap = least;
-    if (cap < fit->search.room->caps[g]) setCap(fit, g, cap);
-  }
+    setCap(fit, g, capOf(fit, g, fit->unit.backward + move));
   setBases(fit);
 }
 
@@ -142,6 +140,7 @@ static void beginShares(const struct lrmoeRetainSearch *search) {
 }
 
 int lrmoeRetainSplit(const struct lrmoeRetainSearch *search) {
+  if (search->moving) return lrmoeMovingSplit(search->moving);
   beginShares(search);
   return lrmoeSplitFits(search->work, search->instances,
                         search->instances->kept, search->room->base,
@@ -151,6 +150,20 @@ int lrmoeRetainSplit(const struct lrmoeRetainSearch *search) {
 static void setRate(const struct lrmoeRetainSearch *search, int64_t ppm) {
   for (int32_t e = 0; e < search->work->numExperts; e++)
     search->quotas[e] = lrmoeRetained(search->work->pairs[e], ppm);
+}
+
+static int64_t keptPairs(const struct lrmoeRetainSearch *search) {
+  int64_t sum = 0;
+  for (int32_t e = 0; e < search->work->numExperts; e++)
+    sum += search->quotas[e];
+  return sum;
+}
+
+static int64_t keptAt(const struct lrmoeRetainSearch *search, int64_t ppm) {
+  int64_t sum = 0;
+  for (int32_t e = 0; e < search->work->numExperts; e++)
+    sum += lrmoeRetained(search->work->pairs[e], ppm);
+  return sum;
 }
 
 static int rateFits(const struct lrmoeRetainSearch *search, int64_t ppm) {
@@ -170,17 +183,31 @@ static int largestRate(const struct lrmoeRetainSearch *search) {
     else
       high = middle;
   }
+  int64_t bound = low;
+  if (search->moving && !search->isQuick) lrmoePriceRate(search, &low, &bound);
+  *search->most = keptAt(search, bound);
   return rateFits(search, low);
+}
+
+static int mostPairs(const struct lrmoeRetainSearch *search) {
+  int fits =
+      search->moving ? lrmoeRetainTrade(search) : lrmoeRetainWater(search);
+  if (fits && search->moving)
+    *search->most = lrmoePricePairs(search);
+  else if (fits)
+    *search->most = keptPairs(search);
+  return fits;
 }
 
 static int search(const struct fit *fit) {
   const lrmoePlannerConfig_t *config = &fit->planner->config;
+  *fit->search.most = keptAt(&fit->search, fit->search.ceiling);
   if (config->quota != lrmoeQuotaUniform && config->quota != lrmoeQuotaOverload)
     return lrmoeRetainSplit(&fit->search);
   if (config->retain != lrmoeRetainLargest)
     return rateFits(&fit->search, fit->search.ceiling);
   return config->quota == lrmoeQuotaUniform ? largestRate(&fit->search)
-                                            : lrmoeRetainWater(&fit->search);
+                                            : mostPairs(&fit->search);
 }
 
 /* ---- The plan ----------------------------------------------------------- */
@@ -211,16 +238,10 @@ static lrmoeResult_t applyNearest(struct fit *fit) {
 static lrmoeResult_t settle(struct fit *fit, int64_t ceiling, int *fits) {
   fit->search.ceiling = ceiling;
   fillCaps(fit);
-  for (int round = 0; round <= maxRounds; round++) {
-    *fits = search(fit);
-    if (!*fits) return applyNearest(fit);
-    LRMOE_CHECK(apply(fit));
-    *fits = lrmoePlanBackwardFits(fit->planner, fit->plan);
-    if (*fits || !fit->unit.move ||
-        lrmoePlanMemoryFits(fit->planner, fit->plan))
-      return lrmoeSuccess;
-    shrinkCaps(fit, round + 1 == maxRounds);
-  }
+  *fits = search(fit);
+  if (!*fits) return applyNearest(fit);
+  LRMOE_CHECK(apply(fit));
+  *fits = lrmoePlanBackwardFits(fit->planner, fit->plan);
   return lrmoeSuccess;
 }
 
@@ -233,11 +254,20 @@ static lrmoeResult_t settleGrid(struct fit *fit) {
   return lrmoeSuccess;
 }
 
+static int isExact(const struct fit *fit) {
+  return fit->planner->config.quota == lrmoeQuotaUniform &&
+         fit->plan->numInstances == fit->plan->numExperts;
+}
+
+/* Rates under a window that is too short.  Where no expert has replicas, T_comm
+ * rises with the rate: what is found is then the largest. */
 static lrmoeResult_t settleLargest(struct fit *fit) {
   int64_t low = fit->search.least, high = fit->planner->config.retainPpm;
   int fits;
   LRMOE_CHECK(settle(fit, high, &fits));
+  fit->plan->boundRetained = *fit->search.most;
   if (fits) return lrmoeSuccess;
+  fit->search.isQuick = 1;
   LRMOE_CHECK(settle(fit, low, &fits));
   if (!fits) return lrmoeSuccess;
   while (high - low > 1) {
@@ -248,7 +278,12 @@ static lrmoeResult_t settleLargest(struct fit *fit) {
     else
       high = middle;
   }
-  return settle(fit, low, &fits);
+  fit->search.isQuick = 0; /* more may fit */
+  LRMOE_CHECK(settle(fit, low, &fits));
+  fit->search.isQuick = 1;
+  if (!fits) LRMOE_CHECK(settle(fit, low, &fits));
+  if (isExact(fit)) fit->plan->boundRetained = fit->plan->kept;
+  return lrmoeSuccess;
 }
 
 /* The plan's instances, with those of experts that have several by rank. */
@@ -275,6 +310,27 @@ static void listInstances(const struct lrmoePlan *plan,
     instances->ofRank[--instances->rankOffsets[plan->instanceRanks[i]]] = i;
 }
 
+/* Sums of bytes that the search of moves can form stay within an int64. */
+static void beginMoving(struct fit *fit) {
+  struct lrmoeMoving *moving = &fit->planner->room->moving;
+  const int64_t most = (int64_t)1 << 32;
+  int64_t each = fit->unit.backward + fit->unit.move;
+  int64_t maxPairs = fit->planner->config.maxPairs;
+  if (!fit->planner->config.memoryBytes || !fit->unit.move ||
+      fit->plan->numInstances == fit->plan->numExperts || each > most ||
+      lrmoeTimesBytes(fit->plan->pairs, each) > INT64_MAX / 4)
+    return;
+  moving->work = fit->search.work;
+  moving->instances = fit->search.instances;
+  moving->quotas = fit->search.quotas;
+  moving->rankForward = fit->plan->rankForward;
+  moving->unit = fit->unit;
+  moving->maxPairs = maxPairs ? maxPairs : INT64_MAX;
+  for (int32_t g = 0; g < fit->plan->numRanks; g++)
+    moving->budgets[g] = budgetOf(fit, g);
+  fit->search.moving = moving;
+}
+
 lrmoeResult_t lrmoeRetainFit(const struct lrmoePlanner *planner,
                              struct lrmoePlan *plan) {
   const lrmoePlannerConfig_t *config = &planner->config;
@@ -289,7 +345,10 @@ lrmoeResult_t lrmoeRetainFit(const struct lrmoePlanner *planner,
       .unit = lrmoeUnitBytesOf(config),
   };
   int fits;
+  int64_t most = 0;
+  fit.search.most = &most;
   listInstances(plan, fit.search.instances);
+  beginMoving(&fit);
   if (config->retain == lrmoeRetainLargest)
     LRMOE_CHECK(settleLargest(&fit));
   else if (config->retain == lrmoeRetainGrid)

@@ -2,6 +2,7 @@
 #ifndef LRMOE_PLANNER_RETAIN_H
 #define LRMOE_PLANNER_RETAIN_H
 
+#include "planner/moving.h"
 #include "planner/planner.h"
 
 /* Working memory, allocated with the planner. */
@@ -12,6 +13,7 @@ struct lrmoeRetainRoom {
   int32_t *isOpen;    /* [E] 1: no cut holds the expert yet */
   int64_t *oldShares; /* [instances] to go back to */
   int64_t *oldLoads;  /* [G] */
+  struct lrmoeMoving moving;
 };
 
 lrmoeResult_t lrmoeRetainRoomCreate(const struct lrmoePlanner *planner,
@@ -35,6 +37,9 @@ struct lrmoeRetainSearch {
   int64_t limit;   /* the largest cap */
   int64_t least;   /* minRetainPpm */
   int64_t ceiling;
+  struct lrmoeMoving *moving; /* where moves cost memory, else NULL */
+  int isQuick;   /* where moves cost memory: what is found first will do */
+  int64_t *most; /* proven: within memory and `ceiling` no more is kept */
 };
 
 /* Splits the quotas within the caps; 0 if they do not fit. */
@@ -42,5 +47,8 @@ int lrmoeRetainSplit(const struct lrmoeRetainSearch *search);
 
 /* The max-min fair quotas; 0 if not even `least` fits. */
 int lrmoeRetainWater(const struct lrmoeRetainSearch *search);
+
+/* The same where moves cost memory: the most pairs, see trade.c. */
+int lrmoeRetainTrade(const struct lrmoeRetainSearch *search);
 
 #endif

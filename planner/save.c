@@ -16,7 +16,7 @@
 #define SAVED_MAGIC 0x6e616c506f4d524cu
 
 enum {
-  savedVersion = 4
+  savedVersion = 5
 };
 
 struct savedHeader {
@@ -26,6 +26,7 @@ struct savedHeader {
   uint64_t hash;
   int64_t boundForward; /* do not follow from the arrays */
   int64_t boundKept;
+  int64_t boundRetained;
   int64_t commNs;
   int64_t crossNodeBytes;
   int64_t constraintSlack;
@@ -58,6 +59,7 @@ lrmoeResult_t lrmoePlanSave(lrmoePlan_t plan, void *buffer, size_t *bytes) {
       .hash = plan->hash,
       .boundForward = plan->boundForward,
       .boundKept = plan->boundKept,
+      .boundRetained = plan->boundRetained,
       .version = savedVersion,
       .numRanks = plan->numRanks,
       .numExperts = plan->numExperts,
@@ -188,6 +190,7 @@ static lrmoeResult_t finish(const struct savedHeader *header,
   LRMOE_CHECK(checkModel(header, plan));
   plan->boundForward = header->boundForward;
   plan->boundKept = header->boundKept;
+  plan->boundRetained = header->boundRetained;
   LRMOE_CHECK(lrmoePlanVerifyAs(plan, lrmoeCorrupt));
   lrmoePlanFinish(plan);
   if (plan->boundForward != header->boundForward ||
@@ -199,6 +202,13 @@ static lrmoeResult_t finish(const struct savedHeader *header,
                          plan->peakForward));
   LRMOE_CHECK(
       checkBound("kept", header->boundKept, plan->kept, plan, plan->peakKept));
+  if (header->boundRetained && (header->boundRetained < plan->kept ||
+                                header->boundRetained > plan->pairs))
+    return LRMOE_FAIL(lrmoeCorrupt,
+                      "saved plan keeps %lld of %lld pairs and its bound is "
+                      "%lld",
+                      (long long)plan->kept, (long long)plan->pairs,
+                      (long long)header->boundRetained);
   if (plan->hash != header->hash)
     return LRMOE_FAIL(lrmoeCorrupt, "saved plan has a wrong hash");
   return lrmoeSuccess;

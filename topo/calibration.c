@@ -208,9 +208,27 @@ static void take(struct crowd *crowd, const struct lrmoeLine *line,
   if (ns > crowd->ns) crowd->ns = ns;
 }
 
-static int compareTimes(const void *left, const void *right) {
-  int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-  return (a > b) - (a < b);
+/* times[at] down the heap, whose largest comes first. */
+static void sink(int64_t *times, int32_t at, int32_t count) {
+  int64_t time = times[at];
+  for (int32_t child; (child = 2 * at + 1) < count; at = child) {
+    if (child + 1 < count && times[child + 1] > times[child]) child++;
+    if (times[child] <= time) break;
+    times[at] = times[child];
+  }
+  times[at] = time;
+}
+
+/* In place: qsort may allocate, and making a plan comes through here. */
+static void sortTimes(int64_t *times, int32_t count) {
+  for (int32_t at = count / 2 - 1; at >= 0; at--)
+    sink(times, at, count);
+  for (int32_t last = count - 1; last > 0; last--) {
+    int64_t largest = times[0];
+    times[0] = times[last];
+    times[last] = largest;
+    sink(times, 0, last);
+  }
 }
 
 /* numBusy / P, what ranks that share the cores are slower than alone, in units
@@ -234,8 +252,7 @@ static void takeShared(struct crowd *crowd) {
   if (!sum) return;
   int64_t together = lrmoeLineNs(crowd->lines[lrmoePatternAll],
                                  crowd->total.messages, crowd->total.bytes);
-  qsort(crowd->alone, (size_t)crowd->numRanks, sizeof *crowd->alone,
-        compareTimes);
+  sortTimes(crowd->alone, crowd->numRanks);
   for (int32_t r = 0; r < crowd->numRanks; r++) {
     int64_t more = crowd->alone[r] - (r ? crowd->alone[r - 1] : 0);
     ns += (wide)more * slownessOf(crowd->numRanks - r, together, sum) >> 20;

@@ -27,6 +27,26 @@ lrmoePlanner_t makePlanner(int numRanks, const lrmoePlannerConfig_t *config) {
   return planner;
 }
 
+lrmoePlannerConfig_t replicated(int32_t numExperts, int32_t slots) {
+  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
+  config.numExperts = numExperts;
+  config.policy = lrmoePolicyLrmoe;
+  config.slots = slots;
+  return config;
+}
+
+lrmoePlan_t makePlan(lrmoePlanner_t planner, const int64_t *demand) {
+  lrmoePlan_t plan = NULL;
+  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+  return plan;
+}
+
+lrmoePlanView_t viewOf(lrmoePlan_t plan) {
+  lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
+  ASSERT_OK(lrmoePlanGetView(plan, &view));
+  return view;
+}
+
 int64_t *makeDemand(struct testRandom *random, int numRanks, int numExperts) {
   int64_t *demand =
       calloc((size_t)numRanks * (size_t)numExperts, sizeof *demand);
@@ -42,19 +62,16 @@ int64_t *makeDemand(struct testRandom *random, int numRanks, int numExperts) {
 
 lrmoePlanView_t checkPlan(lrmoePlan_t plan, const int64_t *demand, int numRanks,
                           const lrmoePlannerConfig_t *config) {
-  lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
+  lrmoePlanView_t view = viewOf(plan);
   struct toolPlanOrigin origin = {config, demand, numRanks, 0};
   struct toolError error;
-  ASSERT_OK(lrmoePlanGetView(plan, &view));
   ck_assert_msg(toolPlanVerify(&view, &origin, &error) == toolGood, "%s",
                 error.text);
   return view;
 }
 
 void checkSamePlan(lrmoePlan_t left, lrmoePlan_t right) {
-  lrmoePlanView_t a = LRMOE_PLAN_VIEW_INITIALIZER, b = a;
-  ASSERT_OK(lrmoePlanGetView(left, &a));
-  ASSERT_OK(lrmoePlanGetView(right, &b));
+  lrmoePlanView_t a = viewOf(left), b = viewOf(right);
   size_t experts = (size_t)a.numExperts, instances = (size_t)a.numInstances;
   ck_assert_uint_eq(a.hash, b.hash);
   ck_assert_int_eq(a.pairs, b.pairs);

@@ -12,8 +12,15 @@ struct testRandom {
 uint64_t randomNext(struct testRandom *random);
 int64_t randomBelow(struct testRandom *random, int64_t bound);
 
+/* Policy lrmoe, all else by default. */
+lrmoePlannerConfig_t replicated(int32_t numExperts, int32_t slots);
+
 /* A planner of numRanks ranks. */
 lrmoePlanner_t makePlanner(int numRanks, const lrmoePlannerConfig_t *config);
+
+/* A plan that must be made, and what it shows. */
+lrmoePlan_t makePlan(lrmoePlanner_t planner, const int64_t *demand);
+lrmoePlanView_t viewOf(lrmoePlan_t plan);
 
 /* demand [G, E] with cold experts and hot ones; free() it. */
 int64_t *makeDemand(struct testRandom *random, int numRanks, int numExperts);

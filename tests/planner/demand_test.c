@@ -168,8 +168,7 @@ static void setLimits(const int64_t *demand, lrmoePlannerConfig_t *config) {
   config->hidden = config->ffn = 8;
   lrmoePlanner_t planner = makePlanner(numRanks, config);
   lrmoePlan_t plan = make(planner, demand, NULL);
-  lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
-  ASSERT_OK(lrmoePlanGetView(plan, &view));
+  lrmoePlanView_t view = viewOf(plan);
   config->windowNs = view.commNs / 4 * 3;
   for (int g = 0; g < numRanks; g++)
     if (view.memory[g].peakBytes > config->memoryBytes)
@@ -194,8 +193,7 @@ START_TEST(planIsTheOnlyAllocation) {
     lrmoeAllocFailAt(0);
     plan = make(planner, demand, NULL);
     ck_assert_int_eq(lrmoeAllocFailAt(0), 1);
-    lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
-    ASSERT_OK(lrmoePlanGetView(plan, &view));
+    lrmoePlanView_t view = viewOf(plan);
     ck_assert_int_lt(view.kept, view.pairs);
     ck_assert_int_le(view.commNs, config.windowNs);
     lrmoePlanDestroy(plan);

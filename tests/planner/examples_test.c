@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static lrmoePlannerConfig_t levelling(int32_t numExperts, int32_t slots) {
-  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
-  config.numExperts = numExperts;
-  config.policy = lrmoePolicyLrmoe;
-  config.slots = slots;
-  return config;
-}
-
 /* The planner goes on when its maker has let the topology go. */
 START_TEST(topologyIsHeld) {
   lrmoeTopology_t topology = NULL;
@@ -23,7 +15,7 @@ START_TEST(topologyIsHeld) {
   lrmoePlan_t plan = NULL;
   struct testRandom random = {7922};
   int64_t *demand = makeDemand(&random, 8, 32);
-  lrmoePlannerConfig_t config = levelling(32, 2);
+  lrmoePlannerConfig_t config = replicated(32, 2);
   config.hidden = config.ffn = 64;
   ASSERT_OK(lrmoeTopologyCreate(8, &topology));
   ASSERT_OK(lrmoePlannerCreate(topology, &config, &planner));
@@ -49,7 +41,7 @@ START_TEST(nearSinksFirst) {
   lrmoePlanner_t planner = NULL;
   lrmoePlan_t plan = NULL;
   ASSERT_OK(openCopies(host, 2, 0, &topology));
-  lrmoePlannerConfig_t config = levelling(6, 1); /* an expert a rank */
+  lrmoePlannerConfig_t config = replicated(6, 1); /* an expert a rank */
   config.hidden = config.ffn = 8;
   const int64_t demand[36] = {50, 10, 30, [3 * 6 + 3] = 54, 18, 18};
   ASSERT_OK(lrmoePlannerCreate(topology, &config, &planner));
@@ -74,10 +66,9 @@ START_TEST(hotPair) {
   const int64_t loads[8] = {600, 560, 120, 120, 20, 10, 10, 10};
   int64_t demand[8 * 8] = {0};
   memcpy(demand, loads, sizeof loads);
-  lrmoePlannerConfig_t config = levelling(8, 1);
+  lrmoePlannerConfig_t config = replicated(8, 1);
   lrmoePlanner_t planner = makePlanner(8, &config);
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+  lrmoePlan_t plan = makePlan(planner, demand);
   lrmoePlanView_t view = checkPlan(plan, demand, 8, &config);
   ck_assert_int_eq(view.peakForward, 182);
   ck_assert_int_le(view.boundForward, 182);

@@ -13,7 +13,7 @@ enum {
   forgeSummedOffset = 16,
   forgeBoundForwardOffset = 32,
   forgeBoundKeptOffset = 40,
-  forgeHeaderBytes = 112
+  forgeHeaderBytes = 120
 };
 
 static inline void forgeSum(char *saved, size_t bytes) {

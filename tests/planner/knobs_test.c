@@ -11,14 +11,6 @@ enum {
   numExperts = 32
 };
 
-static lrmoePlannerConfig_t levelling(void) {
-  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
-  config.numExperts = numExperts;
-  config.policy = lrmoePolicyLrmoe;
-  config.slots = 2;
-  return config;
-}
-
 /* A plan that passes all checks; the view lives as long as it. */
 static lrmoePlan_t planAfter(const lrmoePlannerConfig_t *config,
                              const int64_t *demand, lrmoePlan_t previous,
@@ -58,7 +50,7 @@ static int64_t *randomDemand(int seed) {
 
 START_TEST(toleranceSavesReplicas) {
   int64_t *demand = randomDemand(_i);
-  lrmoePlannerConfig_t config = levelling();
+  lrmoePlannerConfig_t config = replicated(numExperts, 2);
   lrmoePlanView_t exact, loose;
   lrmoePlan_t a = planAfter(&config, demand, NULL, &exact);
   config.tolerancePpm = 200000;
@@ -74,7 +66,7 @@ END_TEST
 
 START_TEST(mostReplicas) {
   int64_t *demand = randomDemand(_i);
-  lrmoePlannerConfig_t config = levelling();
+  lrmoePlannerConfig_t config = replicated(numExperts, 2);
   config.maxReplicas = 1 + _i % 5;
   lrmoePlanView_t view;
   lrmoePlan_t plan = planAfter(&config, demand, NULL, &view);
@@ -86,7 +78,7 @@ END_TEST
 
 START_TEST(leastPairsOfReplicas) {
   int64_t *demand = randomDemand(_i);
-  lrmoePlannerConfig_t config = levelling();
+  lrmoePlannerConfig_t config = replicated(numExperts, 2);
   lrmoePlanView_t view;
   lrmoePlan_t plan = planAfter(&config, demand, NULL, &view);
   if (view.numReplicas > 0) {
@@ -104,7 +96,7 @@ END_TEST
  * stay that lower the peak. */
 START_TEST(breakEven) {
   int64_t *demand = randomDemand(_i);
-  lrmoePlannerConfig_t config = levelling();
+  lrmoePlannerConfig_t config = replicated(numExperts, 2);
   lrmoePlanView_t view;
   lrmoePlan_t plan = planAfter(&config, demand, NULL, &view);
   int64_t peak = view.peakForward, pairs = view.pairs;
@@ -125,7 +117,7 @@ END_TEST
 START_TEST(pinnedReplicasStand) {
   int64_t *demand = randomDemand(_i);
   const int32_t pinned[] = {0, 7, 31, 0, 1, 7};
-  lrmoePlannerConfig_t config = levelling();
+  lrmoePlannerConfig_t config = replicated(numExperts, 2);
   config.pinned = pinned;
   config.numPinned = 3;
   config.tolerancePpm = _i % 2 * 500000;
@@ -158,7 +150,7 @@ START_TEST(pinsThatCannotStand) {
   lrmoePlanner_t planner = NULL;
   ASSERT_OK(lrmoeTopologyCreate(numRanks, &topology));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    lrmoePlannerConfig_t config = levelling();
+    lrmoePlannerConfig_t config = replicated(numExperts, 2);
     config.pinned = cases[i].pinned;
     config.numPinned = cases[i].count;
     ASSERT_RESULT(lrmoePlannerCreate(topology, &config, &planner),
@@ -188,7 +180,7 @@ static int isSubset(const lrmoePlanView_t *after,
 /* A little more load of one expert; then another load altogether. */
 START_TEST(hysteresisKeepsInstances) {
   int64_t *demand = randomDemand(_i);
-  lrmoePlannerConfig_t config = levelling();
+  lrmoePlannerConfig_t config = replicated(numExperts, 2);
   lrmoePlanView_t first, second, third, fresh;
   lrmoePlan_t a = planAfter(&config, demand, NULL, &first);
   demand[5] += first.pairs / 100;
@@ -214,7 +206,7 @@ START_TEST(balancedStays) {
   for (int i = 0; i < numRanks * numExperts; i++)
     demand[i] = 100;
   demand[0] += 200;
-  lrmoePlannerConfig_t config = levelling();
+  lrmoePlannerConfig_t config = replicated(numExperts, 2);
   lrmoePlanView_t view;
   lrmoePlan_t plan = planAfter(&config, demand, NULL, &view);
   ck_assert_int_gt(view.numReplicas, 0);
@@ -234,7 +226,7 @@ START_TEST(knobsOfOtherPolicies) {
   lrmoeTopology_t topology = NULL;
   lrmoePlanner_t planner = NULL;
   ASSERT_OK(lrmoeTopologyCreate(numRanks, &topology));
-  lrmoePlannerConfig_t config = levelling();
+  lrmoePlannerConfig_t config = replicated(numExperts, 2);
   config.policy = lrmoePolicyQuota;
   config.hysteresisPpm = 1;
   ASSERT_RESULT(lrmoePlannerCreate(topology, &config, &planner),
@@ -257,7 +249,7 @@ END_TEST
 /* Ranks that were given another config must not plan together. */
 START_TEST(hashCoversKnobs) {
   const int32_t pinned[] = {0, 7}, others[] = {0, 6};
-  lrmoePlannerConfig_t base = levelling();
+  lrmoePlannerConfig_t base = replicated(numExperts, 2);
   base.hidden = base.ffn = 64;
   base.pinned = pinned;
   base.numPinned = 1;
@@ -302,7 +294,7 @@ START_TEST(valuesOutOfRange) {
   lrmoeTopology_t topology = NULL;
   lrmoePlanner_t planner = NULL;
   ASSERT_OK(lrmoeTopologyCreate(numRanks, &topology));
-  lrmoePlannerConfig_t base = levelling();
+  lrmoePlannerConfig_t base = replicated(numExperts, 2);
   REFUSED(hidden, -1);
   REFUSED(memoryBytes, 1); /* without hidden */
   REFUSED(windowNs, 1);

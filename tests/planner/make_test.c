@@ -24,9 +24,8 @@ START_TEST(randomDemands) {
 
   lrmoePlanner_t planner = makePlanner(numRanks, &config);
   int64_t *demand = makeDemand(&random, numRanks, config.numExperts);
-  lrmoePlan_t plan = NULL, again = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
-  ASSERT_OK(lrmoePlanMake(planner, demand, &again));
+  lrmoePlan_t plan = makePlan(planner, demand);
+  lrmoePlan_t again = makePlan(planner, demand);
   lrmoePlannerDestroy(planner); /* the plan outlives it */
   lrmoePlanView_t view = checkPlan(plan, demand, numRanks, &config);
   checkSamePlan(plan, again);
@@ -54,8 +53,7 @@ START_TEST(fewerExpertsThanRanks) {
   config.numExperts = 2;
   lrmoePlanner_t planner = makePlanner(5, &config);
   int64_t demand[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+  lrmoePlan_t plan = makePlan(planner, demand);
   checkPlan(plan, demand, 5, &config);
   lrmoePlanDestroy(plan);
   lrmoePlannerDestroy(planner);
@@ -67,8 +65,7 @@ START_TEST(noDemandAtAll) {
   config.numExperts = 3;
   lrmoePlanner_t planner = makePlanner(2, &config);
   int64_t demand[6] = {0};
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+  lrmoePlan_t plan = makePlan(planner, demand);
   lrmoePlanView_t view = checkPlan(plan, demand, 2, &config);
   ck_assert_int_eq(view.peakForward, 0);
   lrmoePlanDestroy(plan);
@@ -85,8 +82,7 @@ START_TEST(quotaOfHugeDemand) {
     config.retainPpm = ppms[i];
     lrmoePlanner_t planner = makePlanner(1, &config);
     int64_t demand[] = {INT64_MAX};
-    lrmoePlan_t plan = NULL;
-    ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+    lrmoePlan_t plan = makePlan(planner, demand);
     checkPlan(plan, demand, 1, &config);
     lrmoePlanDestroy(plan);
     lrmoePlannerDestroy(planner);
@@ -100,8 +96,7 @@ START_TEST(quotaRoundsUp) {
   config.retainPpm = 700000;
   lrmoePlanner_t planner = makePlanner(1, &config);
   int64_t demand[] = {0, 1, 10, 11};
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+  lrmoePlan_t plan = makePlan(planner, demand);
   static const int64_t expected[] = {0, 1, 7, 8};
   ck_assert_mem_eq(plan->quotas, expected, sizeof expected);
   lrmoePlanDestroy(plan);
@@ -268,9 +263,8 @@ START_TEST(planHashCoversDemand) {
   lrmoePlanner_t planner = makePlanner(2, &config);
   /* The same n[e], from other sources. */
   int64_t first[] = {1, 2, 3, 4}, second[] = {3, 4, 1, 2};
-  lrmoePlan_t left = NULL, right = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, first, &left));
-  ASSERT_OK(lrmoePlanMake(planner, second, &right));
+  lrmoePlan_t left = makePlan(planner, first);
+  lrmoePlan_t right = makePlan(planner, second);
   ck_assert_uint_ne(left->hash, right->hash);
   lrmoePlanDestroy(left);
   lrmoePlanDestroy(right);
@@ -284,8 +278,7 @@ START_TEST(verifyNamesWhatIsBroken) {
   config.numExperts = 2;
   lrmoePlanner_t planner = makePlanner(2, &config);
   int64_t demand[] = {1, 2, 3, 4};
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+  lrmoePlan_t plan = makePlan(planner, demand);
 #define BREAK(lvalue, value, why)                                     \
   do {                                                                \
     __typeof__(lvalue) saved = lvalue;                                \

@@ -135,19 +135,14 @@ struct verdict {
 static struct verdict judge(const struct tiny *tiny, int64_t retainPpm,
                             int verify) {
   int numRanks = tiny->problem.numRanks, numExperts = tiny->problem.numExperts;
-  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
-  config.numExperts = numExperts;
+  lrmoePlannerConfig_t config = replicated(numExperts, tiny->problem.slots);
   config.homes = tiny->homes;
-  config.policy = lrmoePolicyLrmoe;
-  config.slots = tiny->problem.slots;
   config.retainPpm = retainPpm;
   lrmoePlanner_t planner = makePlanner(numRanks, &config);
   int64_t demand[maxRanks * maxExperts] = {0};
   memcpy(demand, tiny->loads, (size_t)numExperts * sizeof *demand);
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
-  lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
-  ASSERT_OK(lrmoePlanGetView(plan, &view));
+  lrmoePlan_t plan = makePlan(planner, demand);
+  lrmoePlanView_t view = viewOf(plan);
   if (verify) checkPlan(plan, demand, numRanks, &config);
   struct bruteProblem kept = tiny->problem;
   kept.loads = view.quotas;

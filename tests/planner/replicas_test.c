@@ -9,26 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static lrmoePlannerConfig_t replicated(int32_t numExperts, int32_t slots) {
-  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
-  config.numExperts = numExperts;
-  config.policy = lrmoePolicyLrmoe;
-  config.slots = slots;
-  return config;
-}
-
-static lrmoePlan_t plan(lrmoePlanner_t planner, const int64_t *demand) {
-  lrmoePlan_t made = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &made));
-  return made;
-}
-
-static lrmoePlanView_t viewOf(lrmoePlan_t made) {
-  lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
-  ASSERT_OK(lrmoePlanGetView(made, &view));
-  return view;
-}
-
 START_TEST(randomLoads) {
   struct testRandom random = {(uint64_t)_i + 1};
   static const int64_t ppms[] = {0, 1, 300000, 700000, 1000000};
@@ -50,7 +30,7 @@ START_TEST(randomLoads) {
 
   lrmoePlanner_t planner = makePlanner(numRanks, &config);
   int64_t *demand = makeLoad(&random, spec, numRanks, config.numExperts);
-  lrmoePlan_t made = plan(planner, demand);
+  lrmoePlan_t made = makePlan(planner, demand);
   checkPlan(made, demand, numRanks, &config);
   lrmoePlanDestroy(made);
   lrmoePlannerDestroy(planner);
@@ -64,7 +44,7 @@ START_TEST(publishedExampleIsLevelled) {
   static const int64_t demand[64] = {600, 560, 120, 120, 20, 10, 10, 10};
   lrmoePlannerConfig_t config = replicated(8, 1);
   lrmoePlanner_t planner = makePlanner(8, &config);
-  lrmoePlan_t made = plan(planner, demand);
+  lrmoePlan_t made = makePlan(planner, demand);
   lrmoePlanView_t view = checkPlan(made, demand, 8, &config);
   ck_assert_int_eq(view.peakKept, 182);
   ck_assert_int_eq(view.peakForward, 182);
@@ -80,7 +60,7 @@ START_TEST(oneHotExpertIsSharedByAll) {
   static const int64_t demand[16] = {0, 1001};
   lrmoePlannerConfig_t config = replicated(2, 1);
   lrmoePlanner_t planner = makePlanner(8, &config);
-  lrmoePlan_t made = plan(planner, demand);
+  lrmoePlan_t made = makePlan(planner, demand);
   lrmoePlanView_t view = checkPlan(made, demand, 8, &config);
   ck_assert_int_eq(view.peakKept, 126);
   ck_assert_int_eq(view.numReplicas, 7);
@@ -94,7 +74,7 @@ START_TEST(levelLoadNeedsNoReplica) {
   lrmoePlannerConfig_t config = replicated(4, 2);
   config.quota = lrmoeQuotaNone;
   lrmoePlanner_t planner = makePlanner(2, &config);
-  lrmoePlan_t made = plan(planner, demand);
+  lrmoePlan_t made = makePlan(planner, demand);
   lrmoePlanView_t view = checkPlan(made, demand, 2, &config);
   ck_assert_int_eq(view.peakKept, 20);
   ck_assert_int_eq(view.numReplicas, 0);
@@ -109,7 +89,7 @@ START_TEST(nothingKeptStillLevelsForward) {
   lrmoePlannerConfig_t config = replicated(2, 1);
   config.retainPpm = 0;
   lrmoePlanner_t planner = makePlanner(4, &config);
-  lrmoePlan_t made = plan(planner, demand);
+  lrmoePlan_t made = makePlan(planner, demand);
   lrmoePlanView_t view = checkPlan(made, demand, 4, &config);
   ck_assert_int_eq(view.peakKept, 0);
   ck_assert_int_eq(view.peakForward, 25);
@@ -126,7 +106,7 @@ START_TEST(movesAreTheWorstCase) {
   lrmoePlannerConfig_t config = replicated(1, 1);
   config.retainPpm = 600000;
   lrmoePlanner_t planner = makePlanner(2, &config);
-  lrmoePlan_t made = plan(planner, demand);
+  lrmoePlan_t made = makePlan(planner, demand);
   lrmoePlanView_t view = checkPlan(made, demand, 2, &config);
   ck_assert_int_eq(view.peakForward, 50);
   ck_assert_int_eq(view.peakKept, 30);
@@ -148,7 +128,7 @@ static int64_t meanPeakPpm(struct loadSpec spec, int numRanks,
   int64_t sum = 0;
   for (int i = 0; i < numLoads; i++) {
     int64_t *demand = makeLoad(&random, spec, numRanks, config->numExperts);
-    lrmoePlan_t made = plan(planner, demand);
+    lrmoePlan_t made = makePlan(planner, demand);
     lrmoePlanView_t view = checkPlan(made, demand, numRanks, config);
     sum += view.peakKept * numRanks * 1000000 / view.kept;
     lrmoePlanDestroy(made);
@@ -195,8 +175,8 @@ START_TEST(plansDoNotDependOnHistory) {
   for (int round = 0; round < 20; round++) {
     int64_t *demand = makeLoad(&random, spec, 8, 48);
     lrmoePlanner_t fresh = makePlanner(8, &config);
-    lrmoePlan_t left = plan(used, demand), right = plan(fresh, demand);
-    lrmoePlan_t again = plan(used, demand);
+    lrmoePlan_t left = makePlan(used, demand), right = makePlan(fresh, demand);
+    lrmoePlan_t again = makePlan(used, demand);
     checkSamePlan(left, right);
     checkSamePlan(left, again);
     lrmoePlanDestroy(left);
@@ -216,7 +196,7 @@ START_TEST(withoutSlotsItIsFixed) {
   config.retainPpm = fixed.retainPpm = 650000;
   lrmoePlanner_t left = makePlanner(5, &config), right = makePlanner(5, &fixed);
   int64_t *demand = makeDemand(&random, 5, 24);
-  lrmoePlan_t a = plan(left, demand), b = plan(right, demand);
+  lrmoePlan_t a = makePlan(left, demand), b = makePlan(right, demand);
   checkPlan(a, demand, 5, &config);
   a->policy = lrmoePolicyFixed; /* all that tells them apart */
   lrmoePlanFinish(a);
@@ -240,7 +220,7 @@ START_TEST(planIsTheOnlyAllocation) {
     struct loadSpec spec = {loadZipf, 1.0, 999};
     int64_t *demand = makeLoad(&random, spec, 16, 64);
     lrmoeAllocFailAt(0);
-    lrmoePlan_t made = plan(planner, demand);
+    lrmoePlan_t made = makePlan(planner, demand);
     ck_assert_int_eq(lrmoeAllocFailAt(0), 1);
     lrmoePlanDestroy(made);
     lrmoePlannerDestroy(planner);
@@ -255,7 +235,7 @@ START_TEST(replicasMakeRoom) {
   lrmoePlannerConfig_t config = replicated(4, 1);
   config.maxPairs = 112; /* of 223 pairs on two ranks */
   lrmoePlanner_t planner = makePlanner(2, &config);
-  lrmoePlan_t made = plan(planner, demand);
+  lrmoePlan_t made = makePlan(planner, demand);
   checkPlan(made, demand, 2, &config);
   lrmoePlanDestroy(made);
   lrmoePlannerDestroy(planner);
@@ -281,7 +261,7 @@ START_TEST(limitAtItsOwnPeakFits) {
   lrmoePlanner_t planner = makePlanner(4, &config);
   struct loadSpec spec = {loadLognormal, 1.0, 500};
   int64_t *demand = makeLoad(&random, spec, 4, 20);
-  lrmoePlan_t made = plan(planner, demand);
+  lrmoePlan_t made = makePlan(planner, demand);
   lrmoePlanView_t view = viewOf(made);
   const int64_t limits[] = {view.peakForward, view.boundForward - 1};
   lrmoePlanDestroy(made);
@@ -308,7 +288,7 @@ START_TEST(hugeCounts) {
     lrmoePlannerConfig_t config = replicated(2, 1 + i);
     config.retainPpm = ppms[i];
     lrmoePlanner_t planner = makePlanner(4, &config);
-    lrmoePlan_t made = plan(planner, demand);
+    lrmoePlan_t made = makePlan(planner, demand);
     lrmoePlanView_t view = checkPlan(made, demand, 4, &config);
     ck_assert_int_eq(view.gapKeptPpm, 0);
     lrmoePlanDestroy(made);
@@ -321,7 +301,7 @@ START_TEST(hugeCounts) {
   lrmoePlanner_t planner = makePlanner(8, &config);
   for (int i = 0; i < 50; i++) {
     int64_t *loads = makeLoad(&random, spec, 8, 40);
-    lrmoePlan_t made = plan(planner, loads);
+    lrmoePlan_t made = makePlan(planner, loads);
     checkPlan(made, loads, 8, &config);
     lrmoePlanDestroy(made);
     free(loads);

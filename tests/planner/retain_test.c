@@ -34,12 +34,6 @@ static lrmoePlan_t planWith(const lrmoePlannerConfig_t *config, int ranks,
   return plan;
 }
 
-static lrmoePlanView_t viewOf(lrmoePlan_t plan) {
-  lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
-  ASSERT_OK(lrmoePlanGetView(plan, &view));
-  return view;
-}
-
 /* The error of a plan that must not be made. */
 static void refuses(const lrmoePlannerConfig_t *config, int ranks,
                     const int64_t *demand, const char *words) {

@@ -143,8 +143,7 @@ START_TEST(rivalsBalance) {
     config.numExperts = 64;
     config.slots = slotsFor(config.policy, 2);
     lrmoePlanner_t planner = makePlanner(8, &config);
-    lrmoePlan_t plan = NULL;
-    ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+    lrmoePlan_t plan = makePlan(planner, demand);
     lrmoePlanView_t view = checkPlan(plan, demand, 8, &config);
     if (policy == lrmoePolicyFixed) fixed = view.peakForward;
     ck_assert_int_le(view.peakForward,

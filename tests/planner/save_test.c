@@ -17,8 +17,7 @@ static lrmoePlan_t somePlan(int numRanks, int numExperts, uint64_t seed) {
   config.policy = config.slots ? lrmoePolicyLrmoe : lrmoePolicyFixed;
   lrmoePlanner_t planner = makePlanner(numRanks, &config);
   int64_t *demand = makeDemand(&random, numRanks, numExperts);
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, demand, &plan));
+  lrmoePlan_t plan = makePlan(planner, demand);
   free(demand);
   lrmoePlannerDestroy(planner);
   return plan;

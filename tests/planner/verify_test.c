@@ -38,8 +38,7 @@ static void makeForged(struct forged *f, lrmoePolicy_t policy, int32_t slots) {
   config.slots = slots;
   config.retainPpm = 500000;
   lrmoePlanner_t planner = makePlanner(numRanks, &config);
-  lrmoePlan_t plan = NULL;
-  ASSERT_OK(lrmoePlanMake(planner, someDemand, &plan));
+  lrmoePlan_t plan = makePlan(planner, someDemand);
   f->config = config;
   f->view = checkPlan(plan, someDemand, numRanks, &config);
   size_t count = (size_t)f->view.numInstances;
