@@ -72,6 +72,21 @@ static const struct paramEntry params[lrmoeNumParams] = {
         TEXT("LRMOE_NCCL_PATH", "",
              "File of NCCL (libnccl.so.2, 2.27 or newer), used when the "
              "process has none yet; unset: the loader's path."),
+    [lrmoeParamPreload] =
+        TEXT("LRMOE_PRELOAD", "observe",
+             "What liblrmoe_preload.so does: off, observe, schedule or elide; "
+             "the same on all ranks."),
+    [lrmoeParamPreloadReport] =
+        TEXT("LRMOE_PRELOAD_REPORT", "none",
+             "File to which liblrmoe_preload.so appends what it saw."),
+    [lrmoeParamPreloadTopology] =
+        TEXT("LRMOE_PRELOAD_TOPOLOGY", "",
+             "Machine for LRMOE_PRELOAD=schedule: hwloc's or NCCL's XML; "
+             "unset: this one."),
+    [lrmoeParamRowBytes] =
+        NUMBER("LRMOE_ROW_BYTES", 0, 0, 1073741824,
+               "Bytes of a row for liblrmoe_preload.so to look for zero rows; "
+               "0: not known."),
 };
 
 static int isText(const struct paramEntry *entry) {

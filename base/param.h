@@ -22,6 +22,10 @@ enum lrmoeParam {
   lrmoeParamGatherRanks,
   lrmoeParamBackend,
   lrmoeParamNcclPath,
+  lrmoeParamPreload,
+  lrmoeParamPreloadReport,
+  lrmoeParamPreloadTopology,
+  lrmoeParamRowBytes,
   lrmoeNumParams
 };
 

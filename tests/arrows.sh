@@ -31,8 +31,8 @@ allowed() {
   esac
 }
 
-library='base topo planner kernels collectives'
-folders="include $library plugin tools perf examples"
+library='base topo planner kernels collectives plugin'
+folders="include $library tools perf examples"
 
 faults=0
 fault() {
@@ -226,6 +226,8 @@ self_test() {
     lrmoePlanMake(); }' 'topo calls lrmoePlanMake of planner'
   plant_object planner 'void lrmoeSelect(void); void f(void) {
     lrmoeSelect(); }' 'planner calls lrmoeSelect of collectives'
+  plant_object collectives 'void lrmoePreloadSort(void); void f(void) {
+    lrmoePreloadSort(); }' 'collectives calls lrmoePreloadSort of plugin'
   for name in getenv fopen clock_gettime printf pthread_create rand malloc \
     exp; do
     plant_object planner "void $name(void); void f(void) { $name(); }" \

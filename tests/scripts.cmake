@@ -3,7 +3,7 @@
 
 # The objects of each folder of the library, for arrows.sh.
 set(lists ${CMAKE_CURRENT_BINARY_DIR}/objects)
-foreach(folder base topo planner kernels collectives)
+foreach(folder base topo planner kernels collectives plugin)
   file(GENERATE OUTPUT ${lists}/${folder}.objects
     CONTENT "$<JOIN:$<TARGET_OBJECTS:lrmoe_${folder}>,\n>\n")
 endforeach()
@@ -19,6 +19,8 @@ endfunction()
 
 lrmoe_script(arrows arrows.sh ${PROJECT_SOURCE_DIR} ${lists})
 lrmoe_script(exports exports.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:lrmoe>)
+lrmoe_script(plugin_library plugin/library.sh $<TARGET_FILE:lrmoe_preload>
+  ${PROJECT_SOURCE_DIR}/plugin/preload/preload.map)
 lrmoe_script(header header/header.sh ${PROJECT_SOURCE_DIR})
 
 # A program of a user is not instrumented.
