@@ -23,6 +23,7 @@ static void freeComm(struct lrmoePreloadComm *comm) {
   pthread_mutex_destroy(&comm->mutex);
   lrmoeFree(comm->traffic.sentBytes);
   lrmoeFree(comm->places);
+  lrmoeBufferFree(&comm->staging);
   lrmoeFree(comm);
 }
 

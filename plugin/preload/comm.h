@@ -39,6 +39,7 @@ struct lrmoePreloadComm {
   struct lrmoeBoard *board; /* NULL: not agreed */
   uint64_t numExchanges;
   int hasWithdrawn;
+  struct lrmoeBuffer staging; /* rows that are packed */
   int32_t *places; /* [numRanks] of a peer in the order; NULL: as issued */
   int32_t *sources;
   struct lrmoeTraffic traffic;

@@ -114,8 +114,7 @@ static void prepare(struct lrmoeElision *elision) {
   record->isEligible = 0;
   if (!fillRecord(elision, record, &packedBytes)) return;
   if (packedBytes &&
-      lrmoeAllocateUnset((size_t)packedBytes, (void **)&elision->staging) !=
-          lrmoeSuccess)
+      lrmoeBufferReserve(&comm->staging, (size_t)packedBytes) != lrmoeSuccess)
     return;
   record->isEligible = 1;
 }
@@ -247,7 +246,7 @@ static lrmoeResult_t recvFrom(const struct lrmoePreloadReal *real,
 
 static lrmoeResult_t issue(const struct lrmoePreloadReal *real,
                            const struct lrmoeElision *elision) {
-  char *staging = elision->staging;
+  char *staging = elision->comm->staging.data;
   for (int peer = 0; peer < elision->comm->numRanks; peer++) {
     LRMOE_CHECK(sendTo(real, elision, peer, &staging));
     LRMOE_CHECK(recvFrom(real, elision, peer));
@@ -334,8 +333,6 @@ void lrmoeElisionEnd(struct lrmoeElision *elision, lrmoeResult_t result) {
     for (int peer = 0; peer < elision->comm->numRanks; peer++)
       if (compactBytes(elision, peer, elision->comm->rank) >= 0)
         unpack(elision, peer);
-  lrmoeFree(elision->staging);
   lrmoeFree(elision->peers);
-  elision->staging = NULL;
   elision->peers = NULL;
 }

@@ -15,9 +15,8 @@ struct lrmoeElision {
   struct lrmoeElisionPeer *peers; /* [numRanks] */
   uint64_t k;
   int64_t rowBytes;
-  char *staging; /* packed rows of all peers */
-  int isElided;  /* the compact messages are with NCCL */
-  int isGone;    /* aborted meanwhile: nothing may be called any more */
+  int isElided; /* the compact messages are with NCCL */
+  int isGone;   /* aborted meanwhile: nothing may be called any more */
 };
 
 /* Rows of a message that may stay: 0 where it crosses as it is. */
