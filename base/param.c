@@ -79,10 +79,10 @@ static const struct paramEntry params[lrmoeNumParams] = {
     [lrmoeParamPreloadReport] =
         TEXT("LRMOE_PRELOAD_REPORT", "none",
              "File to which liblrmoe_preload.so appends what it saw."),
-    [lrmoeParamPreloadTopology] =
-        TEXT("LRMOE_PRELOAD_TOPOLOGY", "",
-             "Machine for LRMOE_PRELOAD=schedule: hwloc's or NCCL's XML; "
-             "unset: this one."),
+    [lrmoeParamTopology] = TEXT(
+        "LRMOE_TOPOLOGY", "",
+        "Machine for LRMOE_PRELOAD=schedule and NCCL's env plugin: hwloc's "
+        "or NCCL's XML; unset: this one."),
     [lrmoeParamRowBytes] =
         NUMBER("LRMOE_ROW_BYTES", 0, 0, 1073741824,
                "Bytes of a row for liblrmoe_preload.so to look for zero rows; "

@@ -24,7 +24,7 @@ enum lrmoeParam {
   lrmoeParamNcclPath,
   lrmoeParamPreload,
   lrmoeParamPreloadReport,
-  lrmoeParamPreloadTopology,
+  lrmoeParamTopology,
   lrmoeParamRowBytes,
   lrmoeNumParams
 };

@@ -3,10 +3,12 @@
 
 # The objects of each folder of the library, for arrows.sh.
 set(lists ${CMAKE_CURRENT_BINARY_DIR}/objects)
-foreach(folder base topo planner kernels collectives plugin)
+foreach(folder base topo planner kernels collectives)
   file(GENERATE OUTPUT ${lists}/${folder}.objects
     CONTENT "$<JOIN:$<TARGET_OBJECTS:lrmoe_${folder}>,\n>\n")
 endforeach()
+file(GENERATE OUTPUT ${lists}/plugin.objects CONTENT
+  "$<JOIN:$<TARGET_OBJECTS:lrmoe_plugin>;$<TARGET_OBJECTS:lrmoe_nccl_plugin>,\n>\n")
 
 # lrmoe_script(NAME SCRIPT ARGUMENT...): the test and its self-test.
 function(lrmoe_script name script)

@@ -41,7 +41,7 @@ static const char *textOrNull(enum lrmoeParam param) {
 static void read(void) {
   settings.mode = modeOf(lrmoeParamGetText(lrmoeParamPreload));
   settings.report = textOrNull(lrmoeParamPreloadReport);
-  settings.topology = textOrNull(lrmoeParamPreloadTopology);
+  settings.topology = textOrNull(lrmoeParamTopology);
   settings.rowBytes = lrmoeParamGet(lrmoeParamRowBytes);
   settings.timeoutMs = lrmoeParamGet(lrmoeParamTimeoutMs);
   if (settings.mode == lrmoePreloadElide && !settings.rowBytes) {

@@ -21,7 +21,7 @@ static lrmoeResult_t openTopology(const char *path, int numRanks,
   if (result == lrmoeSuccess) return result;
   if (path)
     lrmoeLog(lrmoeLogWarn,
-             "LRMOE_PRELOAD_TOPOLOGY=%s is refused for %d ranks: %s", path,
+             "LRMOE_TOPOLOGY=%s is refused for %d ranks: %s", path,
              numRanks, lrmoeGetLastError());
   return lrmoeTopologyCreate(numRanks, topology);
 }

@@ -303,8 +303,8 @@ START_TEST(refusals) {
                 "LRMOE_PRELOAD=elide is refused without LRMOE_ROW_BYTES");
   expectWarning(withMode("elide", "LRMOE_ROW_BYTES=wide"),
                 "LRMOE_ROW_BYTES=wide is not a number");
-  expectWarning(withMode("schedule", "LRMOE_PRELOAD_TOPOLOGY=/nowhere"),
-                "LRMOE_PRELOAD_TOPOLOGY=/nowhere is refused");
+  expectWarning(withMode("schedule", "LRMOE_TOPOLOGY=/nowhere"),
+                "LRMOE_TOPOLOGY=/nowhere is refused");
   expectWarning(withMode("observe", "LRMOE_PRELOAD_REPORT=/nowhere/file"),
                 "LRMOE_PRELOAD_REPORT=/nowhere/file cannot be written");
 }
