@@ -83,6 +83,10 @@ static const struct paramEntry params[lrmoeNumParams] = {
         "LRMOE_TOPOLOGY", "",
         "Machine for LRMOE_PRELOAD=schedule and NCCL's env plugin: hwloc's "
         "or NCCL's XML; unset: this one."),
+    [lrmoeParamNcclReport] =
+        TEXT("LRMOE_NCCL_REPORT", "none",
+             "File to which liblrmoe_nccl.so, as NCCL's profiler plugin, "
+             "appends bytes and times."),
     [lrmoeParamRowBytes] =
         NUMBER("LRMOE_ROW_BYTES", 0, 0, 1073741824,
                "Bytes of a row for liblrmoe_preload.so to look for zero rows; "

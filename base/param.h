@@ -25,6 +25,7 @@ enum lrmoeParam {
   lrmoeParamPreload,
   lrmoeParamPreloadReport,
   lrmoeParamTopology,
+  lrmoeParamNcclReport,
   lrmoeParamRowBytes,
   lrmoeNumParams
 };

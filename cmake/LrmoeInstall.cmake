@@ -10,6 +10,7 @@ install(TARGETS lrmoe EXPORT lrmoe-targets
 install(TARGETS lrmoe_preload lrmoe_nccl
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES $<TARGET_FILE_DIR:lrmoe_nccl>/libnccl-env-lrmoe.so
+              $<TARGET_FILE_DIR:lrmoe_nccl>/libnccl-profiler-lrmoe.so
         DESTINATION ${CMAKE_INSTALL_LIBDIR})
 # The stand-in for NCCL, apart and only where it is asked for:
 #   cmake --install BUILD --component standin

@@ -23,6 +23,8 @@ lrmoe_script(arrows arrows.sh ${PROJECT_SOURCE_DIR} ${lists})
 lrmoe_script(exports exports.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:lrmoe>)
 lrmoe_script(plugin_library plugin/library.sh $<TARGET_FILE:lrmoe_preload>
   ${PROJECT_SOURCE_DIR}/plugin/preload/preload.map)
+lrmoe_script(plugin_nccl_library plugin/library.sh $<TARGET_FILE:lrmoe_nccl>
+  ${PROJECT_SOURCE_DIR}/plugin/nccl/nccl.map)
 lrmoe_script(header header/header.sh ${PROJECT_SOURCE_DIR})
 
 # A program of a user is not instrumented.

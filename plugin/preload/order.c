@@ -20,9 +20,8 @@ static lrmoeResult_t openTopology(const char *path, int numRanks,
   lrmoeResult_t result = lrmoeTopologyOpen(&config, topology);
   if (result == lrmoeSuccess) return result;
   if (path)
-    lrmoeLog(lrmoeLogWarn,
-             "LRMOE_TOPOLOGY=%s is refused for %d ranks: %s", path,
-             numRanks, lrmoeGetLastError());
+    lrmoeLog(lrmoeLogWarn, "LRMOE_TOPOLOGY=%s is refused for %d ranks: %s",
+             path, numRanks, lrmoeGetLastError());
   return lrmoeTopologyCreate(numRanks, topology);
 }
 

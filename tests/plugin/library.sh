@@ -1,5 +1,5 @@
 #!/bin/sh
-# What liblrmoe_preload.so brings into a process: the names that its list says
+# What liblrmoe_preload.so or liblrmoe_nccl.so brings into a process: the names that its list says
 # and no others; hwloc, libxml2, jansson and the C library, but no NCCL, BLAS or
 # OpenMP; and a file name that nobody takes for NCCL's.
 #
