@@ -58,8 +58,8 @@ static struct lrmoePreloadComm **linkOf(lrmoeNcclComm_t handle) {
   return link;
 }
 
-/* Without memory to know it a communicator with a board must not be waited
- * for. */
+/* Without memory to know it a communicator with a board must not be waited for.
+ * One that is known under this handle has ended where the shim did not see. */
 void lrmoePreloadCommAdd(const struct lrmoePreloadNew *made) {
   struct lrmoePreloadComm *comm = make(made);
   if (!comm) {
@@ -68,9 +68,12 @@ void lrmoePreloadCommAdd(const struct lrmoePreloadNew *made) {
     return;
   }
   pthread_mutex_lock(&mutex);
+  struct lrmoePreloadComm **link = linkOf(made->handle), *stale = *link;
+  if (stale) *link = stale->next;
   comm->next = list;
   list = comm;
   pthread_mutex_unlock(&mutex);
+  if (stale) lrmoePreloadCommGive(stale);
 }
 
 static struct lrmoePreloadComm *takeKnown(lrmoeNcclComm_t handle) {

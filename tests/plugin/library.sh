@@ -1,7 +1,7 @@
 #!/bin/sh
-# What liblrmoe_preload.so or liblrmoe_nccl.so brings into a process: the names that its list says
-# and no others; hwloc, libxml2, jansson and the C library, but no NCCL, BLAS or
-# OpenMP; and a file name that nobody takes for NCCL's.
+# What liblrmoe_preload.so or liblrmoe_nccl.so brings into a process: the names
+# that its list says and no others; hwloc, libxml2, jansson and the C library, but
+# no NCCL, BLAS or OpenMP; and a file name that nobody takes for NCCL's.
 #
 #   library.sh LIBRARY MAP
 #   library.sh --self-test LIBRARY MAP

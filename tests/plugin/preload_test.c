@@ -16,8 +16,8 @@
 #endif
 
 static const char *const scenarios[] = {
-    "grouped", "ragged",  "alltoall", "mixed",  "lopsided",
-    "several", "threads", "together", "forked", "aborted"};
+    "grouped", "ragged",   "alltoall", "mixed",   "lopsided", "several",
+    "threads", "together", "forked",   "aborted", "unseen"};
 static const char *const modes[] = {"off", "observe", "schedule", "elide"};
 
 enum {

@@ -1,6 +1,7 @@
 /* What the ranks of the programs under test do. */
 #include "user.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -212,6 +213,26 @@ static int aborted(struct user *user) {
   return 0;
 }
 
+/* Communicators one after the other, the first ended by a name that nobody
+ * interposes; the second may have its handle, and has other ranks. */
+static int unseen(struct user *user) {
+  int (*destroy)(ncclComm_t comm);
+  ncclComm_t comm;
+  *(void **)&destroy = dlsym(RTLD_DEFAULT, "pncclCommDestroy");
+  if (!destroy) return 1;
+  USER_OK(user,
+          ncclCommInitRank(&comm, user->numRanks, user->ids[0], user->rank));
+  if (userExchange(user, comm, 0, 0)) return 1;
+  USER_OK(user, destroy(comm));
+  user->rank = user->numRanks - 1 - user->rank;
+  USER_OK(user,
+          ncclCommInitRank(&comm, user->numRanks, user->ids[1], user->rank));
+  if (userExchange(user, comm, 1, 0)) return 1;
+  user->rank = user->numRanks - 1 - user->rank;
+  USER_OK(user, ncclCommDestroy(comm));
+  return 0;
+}
+
 /* The last rank dies; for the others a call fails. */
 static int killed(struct user *user) {
   ncclComm_t comm;
@@ -247,7 +268,8 @@ userScenario userFind(const char *name) {
       {"grouped", grouped}, {"ragged", ragged},     {"alltoall", allToAll},
       {"mixed", mixed},     {"lopsided", lopsided}, {"several", several},
       {"threads", threads}, {"together", together}, {"forked", forked},
-      {"aborted", aborted}, {"killed", killed},     {"late", late}};
+      {"aborted", aborted}, {"killed", killed},     {"late", late},
+      {"unseen", unseen}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!strcmp(name, all[i].name)) return all[i].scenario;
   return NULL;
