@@ -77,6 +77,25 @@ static const struct paramEntry params[lrmoeNumParams] = {
              "File for a Chrome trace of the layer's calls, exchanges and "
              "waits; %r is the rank, %h the host. Ranks of one machine may "
              "share it. A file of a finished run is added to. Unset: none."),
+    [lrmoeParamPreload] =
+        TEXT("LRMOE_PRELOAD", "observe",
+             "What liblrmoe_preload.so does: off, observe, schedule or elide; "
+             "the same on all ranks."),
+    [lrmoeParamPreloadReport] =
+        TEXT("LRMOE_PRELOAD_REPORT", "none",
+             "File to which liblrmoe_preload.so appends what it saw."),
+    [lrmoeParamTopology] = TEXT(
+        "LRMOE_TOPOLOGY", "",
+        "Machine for LRMOE_PRELOAD=schedule and NCCL's env plugin: hwloc's "
+        "or NCCL's XML; unset: this one."),
+    [lrmoeParamNcclReport] =
+        TEXT("LRMOE_NCCL_REPORT", "none",
+             "File to which liblrmoe_nccl.so, as NCCL's profiler plugin, "
+             "appends bytes and times."),
+    [lrmoeParamRowBytes] =
+        NUMBER("LRMOE_ROW_BYTES", 0, 0, 1073741824,
+               "Bytes of a row for liblrmoe_preload.so to look for zero rows; "
+               "0: not known."),
 };
 
 static int isText(const struct paramEntry *entry) {

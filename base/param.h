@@ -23,6 +23,11 @@ enum lrmoeParam {
   lrmoeParamBackend,
   lrmoeParamNcclPath,
   lrmoeParamTrace,
+  lrmoeParamPreload,
+  lrmoeParamPreloadReport,
+  lrmoeParamTopology,
+  lrmoeParamNcclReport,
+  lrmoeParamRowBytes,
   lrmoeNumParams
 };
 

@@ -7,6 +7,18 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lrmoe)
 
 install(TARGETS lrmoe EXPORT lrmoe-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS lrmoe_preload lrmoe_nccl
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES $<TARGET_FILE_DIR:lrmoe_nccl>/libnccl-env-lrmoe.so
+              $<TARGET_FILE_DIR:lrmoe_nccl>/libnccl-profiler-lrmoe.so
+        DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# The stand-in for NCCL, apart and only where it is asked for:
+#   cmake --install BUILD --component standin
+if(TARGET lrmoe_standin)
+  install(TARGETS lrmoe_standin COMPONENT standin EXCLUDE_FROM_ALL
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lrmoe/standin
+                  COMPONENT standin NAMELINK_COMPONENT standin)
+endif()
 install(FILES ${PROJECT_SOURCE_DIR}/include/lrmoe.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

@@ -82,6 +82,20 @@ if configure "$work/user/build2"; then
   fail "find_package(lrmoe 0.99) takes $version"
 fi
 
+# ---- plugins, and the stand-in for NCCL apart ----
+for name in liblrmoe_preload.so liblrmoe_nccl.so libnccl-env-lrmoe.so \
+  libnccl-profiler-lrmoe.so; do
+  [ -e "$libdir/$name" ] || fail "no $name"
+done
+[ -z "$(find "$prefix" -name 'libnccl.so*')" ] ||
+  fail "a stand-in for NCCL where a program finds it"
+"$cmake" --install "$build" --prefix "$work/apart" --component standin \
+  >"$work/log" || fail "cmake --install --component standin"
+[ -n "$(find "$work/apart" -path '*/lrmoe/standin/libnccl.so.2')" ] ||
+  fail "no stand-in for NCCL"
+[ -z "$(find "$work/apart" ! -type d ! -name 'libnccl.so*')" ] ||
+  fail "more than the stand-in: $(find "$work/apart" ! -type d)"
+
 # ---- programs ----
 count=0
 for program in "$prefix"/bin/*; do

@@ -7,6 +7,8 @@ foreach(folder base topo planner kernels collectives)
   file(GENERATE OUTPUT ${lists}/${folder}.objects
     CONTENT "$<JOIN:$<TARGET_OBJECTS:lrmoe_${folder}>,\n>\n")
 endforeach()
+file(GENERATE OUTPUT ${lists}/plugin.objects CONTENT
+  "$<JOIN:$<TARGET_OBJECTS:lrmoe_plugin>;$<TARGET_OBJECTS:lrmoe_nccl_plugin>,\n>\n")
 
 # lrmoe_script(NAME SCRIPT ARGUMENT...): the test and its self-test.
 function(lrmoe_script name script)
@@ -19,6 +21,10 @@ endfunction()
 
 lrmoe_script(arrows arrows.sh ${PROJECT_SOURCE_DIR} ${lists})
 lrmoe_script(exports exports.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:lrmoe>)
+lrmoe_script(plugin_library plugin/library.sh $<TARGET_FILE:lrmoe_preload>
+  ${PROJECT_SOURCE_DIR}/plugin/preload/preload.map)
+lrmoe_script(plugin_nccl_library plugin/library.sh $<TARGET_FILE:lrmoe_nccl>
+  ${PROJECT_SOURCE_DIR}/plugin/nccl/nccl.map)
 lrmoe_script(header header/header.sh ${PROJECT_SOURCE_DIR})
 
 # A program of a user is not instrumented.

@@ -1,0 +1,73 @@
+/* The communicators that the shim knows. */
+#ifndef LRMOE_PLUGIN_PRELOAD_COMM_H
+#define LRMOE_PLUGIN_PRELOAD_COMM_H
+
+#include "base/alloc.h"
+#include "plugin/preload/board.h"
+#include "plugin/preload/real.h"
+
+#include <pthread.h>
+
+/* By peer where an array; what this rank has seen. */
+struct lrmoeTraffic {
+  int64_t *sentBytes; /* as the program asked for */
+  int64_t *recvBytes;
+  int64_t *wireBytes; /* as they crossed, without those to itself */
+  int64_t numMessages;
+  int64_t numAllToAlls;
+  int64_t numGroups;
+  int64_t numRows; /* sent, where the width is known */
+  int64_t numZeroRows;
+  int64_t numElided;  /* exchanges without their zero rows */
+  int64_t numExact;   /* exchanges that the ranks let cross as they were */
+  int64_t boardBytes; /* records, which cross beside NCCL */
+  int64_t hostNs;     /* in NCCL's calls, and the shim's part of them */
+  int64_t lastGroupNs;
+};
+
+/* Fields but next, numUsers and isGone are of the thread that uses it. */
+struct lrmoePreloadComm {
+  struct lrmoePreloadComm *next;
+  lrmoeNcclComm_t handle;
+  int numUsers;          /* the list, and calls under way; the last frees */
+  atomic_int isGone;     /* destroyed or aborted */
+  pthread_mutex_t mutex; /* of isGone, around NCCL's calls while waiting */
+  int rank;
+  int numRanks;
+  uint64_t key;             /* the same on all ranks; 0: not known */
+  int hasCuda;              /* buffers may be a device's */
+  struct lrmoeBoard *board; /* NULL: not agreed */
+  uint64_t numExchanges;
+  int hasWithdrawn;
+  struct lrmoeBuffer staging; /* rows that are packed */
+  int32_t *places; /* [numRanks] of a peer in the order; NULL: as issued */
+  int32_t *sources;
+  struct lrmoeTraffic traffic;
+};
+
+/* A communicator that was just made, with its board or without. */
+struct lrmoePreloadNew {
+  lrmoeNcclComm_t handle;
+  int rank;
+  int numRanks;
+  uint64_t key;
+  struct lrmoeBoard *board;
+};
+void lrmoePreloadCommAdd(const struct lrmoePreloadNew *made);
+
+/* Becomes a user of the communicator, which is made known if NCCL can say what
+ * it is; NULL: it cannot be followed. */
+struct lrmoePreloadComm *lrmoePreloadCommTake(lrmoeNcclComm_t handle);
+void lrmoePreloadCommGive(struct lrmoePreloadComm *comm);
+
+/* Before NCCL frees it. */
+void lrmoePreloadCommForget(lrmoeNcclComm_t handle);
+
+/* Allocates and fills places and sources, for the machine in a file; NULL: this
+ * one. */
+void lrmoePreloadOrder(struct lrmoePreloadComm *comm, const char *path);
+
+/* Writes the lines of a communicator that ends. */
+void lrmoePreloadReport(struct lrmoePreloadComm *comm);
+
+#endif
