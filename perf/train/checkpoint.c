@@ -225,6 +225,14 @@ static enum verdict takeStep(const struct job *job, int64_t step,
                                                  : verdictDamaged;
 }
 
+/* What is in DIR is the user's matter, not a call that failed. */
+static enum toolExit refuse(const struct job *job, const char *what,
+                            const char *more) {
+  toolRankFail(job->self, lrmoeSuccess, "--checkpoint %.200s: %s%s",
+               job->folder, what, more);
+  return toolBadInput;
+}
+
 /* All ranks go on to the next one where any of them finds this one damaged. */
 static enum toolExit tryStep(const struct job *job, int64_t step,
                              int *isTaken) {
@@ -233,9 +241,7 @@ static enum toolExit tryStep(const struct job *job, int64_t step,
   enum toolExit code = agree(job, verdict != verdictDamaged, isTaken);
   if (code) return code;
   if (verdict == verdictOther)
-    return toolRankFail(job->self, lrmoeSuccess,
-                        "the checkpoint in %.200s was made with another %s",
-                        job->folder, differing);
+    return refuse(job, "was made with another ", differing);
   if (!*isTaken && job->self->rank == 0)
     fprintf(stderr, "# checkpoint %lld in %s is damaged: not used\n",
             (long long)step, job->folder);
@@ -255,8 +261,6 @@ enum toolExit trainCheckpointResume(struct trainOptimizer *optimizer,
     *step = steps[i];
   }
   if (code || !count) return code;
-  if (!isTaken)
-    return toolRankFail(job.self, lrmoeSuccess,
-                        "no checkpoint in %.200s is whole", job.folder);
+  if (!isTaken) return refuse(&job, "no checkpoint in it is whole", "");
   return trainOptimizerPull(optimizer);
 }

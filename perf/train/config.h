@@ -16,7 +16,8 @@
  *   model       all of it, forward and backward
  *   optimizer   gradients together, clipping, AdamW
  *   shard       one file of a checkpoint
- *   checkpoint  folders of them, and resume
+ *   folder      names of checkpoints, and what makes one whole at once
+ *   checkpoint  what goes in, and resume
  *   report      what a step did; loads as CSV
  *   trainer     the loop of a rank */
 #ifndef LRMOE_PERF_TRAIN_CONFIG_H
