@@ -3,13 +3,14 @@
 # missing.  As root it uses apt-get; otherwise it prints the command and exits
 # with 3.
 #
-#   tools/setup.sh [build] [perf] [milp] [tests]
+#   tools/setup.sh [build] [perf] [milp] [train] [tests]
 set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libhwloc-dev libjansson-dev libxml2-dev
        libopenblas-dev"
 perf="libopenmpi-dev openmpi-bin libdnnl-dev"
 milp="coinor-cbc"
+train="fortunes"
 tests="g++ check binutils clang clang-format clang-tidy libclang-rt-14-dev
        libdnnl-dev coinor-cbc"
 
@@ -19,9 +20,10 @@ for group in "$@"; do
     build) packages=$build ;;
     perf) packages=$perf ;;
     milp) packages=$milp ;;
+    train) packages=$train ;;
     tests) packages=$tests ;;
     *)
-      echo "tools/setup.sh: no group '$group': build, perf, milp or tests" >&2
+      echo "tools/setup.sh: no group '$group': build, perf, milp, train or tests" >&2
       exit 1
       ;;
   esac
