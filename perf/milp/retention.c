@@ -287,6 +287,10 @@ static void writeIntegers(FILE *model, const struct milpRetention *retention) {
       if (toolPairsOf(view, e))
         fprintf(model, " q%lld\n", (long long)s * view->numExperts + e);
   }
+}
+
+static void writeBinaries(FILE *model, const struct milpRetention *retention) {
+  const lrmoePlanView_t *view = retention->view;
   fprintf(model, "Binary\n");
   for (int32_t e = 0; e < view->numExperts; e++)
     for (int32_t i = view->instanceOffsets[e];
@@ -314,5 +318,6 @@ void milpRetentionWrite(FILE *model, const struct milpRetention *retention) {
   if (retention->config->windowNs) writeWindow(model, retention);
   writeBounds(model, retention);
   writeIntegers(model, retention);
+  writeBinaries(model, retention);
   fprintf(model, "End\n");
 }
