@@ -220,11 +220,9 @@ void lrmoePriceRate(const struct lrmoeRetainSearch *search, int64_t *rate,
       width *= 2;
     } else if (low < alike) {
       width = (high - low + 1) / 2;
-    } else if (flows-- <= 0) {
-      break;
-    } else if (fitsAt(&p, high)) {
+    } else if (flows-- > 0 && fitsAt(&p, high)) {
       *rate = high;
-    } else if (!isExcluded(&p, low, high)) {
+    } else if (flows < 0 || !isExcluded(&p, low, high)) {
       break;
     }
   }

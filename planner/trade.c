@@ -21,7 +21,7 @@
 enum {
   maxFlows = 4096,
   minFlows = 16,
-  maxWork = 1 << 18
+  maxWork = 1 << 16
 };
 
 /* What quotas lead to; the more kept the better, then the more room. */

@@ -29,6 +29,8 @@ static const struct question questions[] = {
      lrmoeRouterGradKept, 0, 1},
     {"window", lrmoePolicyFixed, lrmoeQuotaUniform, lrmoeSavedNone,
      lrmoeRouterGradKept, 1, 1},
+    {"window", lrmoePolicyLrmoe, lrmoeQuotaUniform, lrmoeSavedNone,
+     lrmoeRouterGradKept, 1, 0},
     {"moves", lrmoePolicyLrmoe, lrmoeQuotaUniform, lrmoeSavedFull,
      lrmoeRouterGradKept, 0, 0},
     {"moves", lrmoePolicyLrmoe, lrmoeQuotaOverload, lrmoeSavedFull,

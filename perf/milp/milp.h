@@ -61,8 +61,8 @@ struct milpRetention {
 };
 
 /* Minus the largest rate in millionths (quota uniform), or minus the most kept
- * pairs (overload).  A window is in the model where no expert has replicas:
- * then rows follow from quotas. */
+ * pairs (overload).  A window is in the model for savedState none only: else
+ * input rows of moves are rounded up by source, which is not linear. */
 void milpRetentionWrite(FILE *model, const struct milpRetention *retention);
 
 #endif

@@ -8,8 +8,10 @@
  *
  * Worst-case moves m = max(0, X - s) with s = max(0, K - (n - F)), where the
  * second maximum takes a binary.  The window: kept pairs of the first sources
- * are floor(before K / n), a floor being a whole q with q <= v < q + 1; a rank's
- * rows out and home, in whole ns per message, fit what the window leaves. */
+ * are floor(before K / n), a floor being a whole q with q <= v < q + 1; those of
+ * the first sources on the first instances are the lesser of q and their X,
+ * which takes a binary; a rank's rows out and home, in whole ns per message, fit
+ * what the window leaves. */
 #include "perf/milp/milp.h"
 
 static const char *nameOf(char text[24], const char *kind, int64_t index) {
@@ -142,34 +144,92 @@ static void writeRows(FILE *model, const lrmoePlanView_t *view, int32_t e) {
   }
 }
 
-/* What one direction's rows of (s, e) cost a rank that is an end of them. */
-static void addTraffic(FILE *model, const struct milpRetention *retention,
-                       int32_t s, int32_t e, int64_t times) {
-  const lrmoePlanView_t *view = retention->view;
-  int64_t ns = s == view->homes[e] ? retention->selfRowNs : retention->rowNs;
-  if (toolPairsOf(view, e))
-    term(model, ns * times, "w", (int64_t)s * view->numExperts + e);
+static int64_t cellOf(const lrmoePlanView_t *view, int32_t s, int32_t i) {
+  return (int64_t)i * view->numRanks + s;
 }
 
-/* Rows out and home of rank g as their source, then as home of experts. */
-static void writeTraffic(FILE *model, const struct milpRetention *retention,
-                         int32_t g, const char *direction, int64_t times) {
+/* c[s,i]: kept pairs of sources up to s on instances up to i, the lesser of
+ * q[s] and the X; z: it is q[s]. */
+static void writeCorner(FILE *model, const lrmoePlanView_t *view, int32_t e,
+                        int32_t s, int32_t i) {
+  int64_t source = (int64_t)s * view->numExperts + e;
+  int64_t pairs = toolPairsOf(view, e), cell = cellOf(view, s, i);
+  fprintf(model, " c%lld - q%lld <= 0\n", (long long)cell, (long long)source);
+  fprintf(model, " q%lld - c%lld - %lld y%lld <= 0\n", (long long)source,
+          (long long)cell, (long long)pairs, (long long)cell);
+  term(model, 1, "c", cell);
+  for (int32_t k = view->instanceOffsets[e]; k <= i; k++)
+    term(model, -1, "X", k);
+  less(model, 0);
+  for (int32_t k = view->instanceOffsets[e]; k <= i; k++)
+    term(model, 1, "X", k);
+  term(model, -1, "c", cell);
+  term(model, pairs, "y", cell);
+  less(model, pairs);
+}
+
+/* v[s,i]: rows of s on instance i, from the corners around it. */
+static void writeCells(FILE *model, const lrmoePlanView_t *view, int32_t e) {
+  int32_t first = view->instanceOffsets[e];
+  for (int32_t i = first; i < view->instanceOffsets[e + 1]; i++)
+    for (int32_t s = 0; s < view->numRanks; s++) {
+      writeCorner(model, view, e, s, i);
+      term(model, 1, "v", cellOf(view, s, i));
+      term(model, -1, "c", cellOf(view, s, i));
+      if (s) term(model, 1, "c", cellOf(view, s - 1, i));
+      if (i > first) term(model, 1, "c", cellOf(view, s, i - 1));
+      if (s && i > first) term(model, -1, "c", cellOf(view, s - 1, i - 1));
+      fprintf(model, " = 0\n");
+    }
+}
+
+static int isLone(const lrmoePlanView_t *view, int32_t e) {
+  return view->instanceOffsets[e + 1] - view->instanceOffsets[e] == 1;
+}
+
+/* What one direction's rows of s on instance i of e cost a rank that is an end
+ * of them. */
+static void addTraffic(FILE *model, const struct milpRetention *retention,
+                       int32_t s, int32_t e, int32_t i, int64_t times) {
+  const lrmoePlanView_t *view = retention->view;
+  int isSelf = s == view->instanceRanks[i];
+  int64_t ns = (isSelf ? retention->selfRowNs : retention->rowNs) * times;
+  if (!toolPairsOf(view, e)) return;
+  if (isLone(view, e))
+    term(model, ns, "w", (int64_t)s * view->numExperts + e);
+  else
+    term(model, ns, "v", cellOf(view, s, i));
+}
+
+/* Of rank g as their source (end 0), or where the instance is (1). */
+static void writeEnd(FILE *model, const struct milpRetention *retention,
+                     int32_t g, int end, int64_t times) {
   const lrmoePlanView_t *view = retention->view;
   for (int32_t e = 0; e < view->numExperts; e++)
-    addTraffic(model, retention, g, e, times);
-  fprintf(model, " - %s <= 0\n", direction);
-  for (int32_t e = 0; e < view->numExperts; e++)
-    for (int32_t s = 0; s < view->numRanks && view->homes[e] == g; s++)
-      addTraffic(model, retention, s, e, times);
-  fprintf(model, " - %s <= 0\n", direction);
+    for (int32_t i = view->instanceOffsets[e]; i < view->instanceOffsets[e + 1];
+         i++)
+      for (int32_t s = 0; s < view->numRanks; s++)
+        if ((end ? view->instanceRanks[i] : s) == g)
+          addTraffic(model, retention, s, e, i, times);
+}
+
+/* Rows out and home of rank g: as their source, then as their executor. */
+static void writeTraffic(FILE *model, const struct milpRetention *retention,
+                         int32_t g, const char *direction, int64_t times) {
+  for (int end = 0; end < 2; end++) {
+    writeEnd(model, retention, g, end, times);
+    fprintf(model, " - %s <= 0\n", direction);
+  }
 }
 
 static void writeWindow(FILE *model, const struct milpRetention *retention) {
   const lrmoePlanView_t *view = retention->view;
   int64_t timesOut =
       retention->config->savedState == lrmoeSavedNone ? 2 : 1; /* g, x */
-  for (int32_t e = 0; e < view->numExperts; e++)
+  for (int32_t e = 0; e < view->numExperts; e++) {
     writeRows(model, view, e);
+    if (!isLone(view, e) && toolPairsOf(view, e)) writeCells(model, view, e);
+  }
   for (int32_t g = 0; g < view->numRanks; g++) {
     writeTraffic(model, retention, g, "out", timesOut);
     writeTraffic(model, retention, g, "home", 1);
@@ -227,11 +287,20 @@ static void writeIntegers(FILE *model, const struct milpRetention *retention) {
       if (toolPairsOf(view, e))
         fprintf(model, " q%lld\n", (long long)s * view->numExperts + e);
   }
+}
+
+static void writeBinaries(FILE *model, const struct milpRetention *retention) {
+  const lrmoePlanView_t *view = retention->view;
   fprintf(model, "Binary\n");
   for (int32_t e = 0; e < view->numExperts; e++)
     for (int32_t i = view->instanceOffsets[e];
          i < view->instanceOffsets[e + 1] && hasMoves(retention, e); i++)
       fprintf(model, " z%d\n", i);
+  for (int32_t e = 0; e < view->numExperts && retention->config->windowNs; e++)
+    for (int32_t i = view->instanceOffsets[e];
+         i < view->instanceOffsets[e + 1] && !isLone(view, e); i++)
+      for (int32_t s = 0; s < view->numRanks && toolPairsOf(view, e); s++)
+        fprintf(model, " y%lld\n", (long long)cellOf(view, s, i));
 }
 
 void milpRetentionWrite(FILE *model, const struct milpRetention *retention) {
@@ -249,5 +318,6 @@ void milpRetentionWrite(FILE *model, const struct milpRetention *retention) {
   if (retention->config->windowNs) writeWindow(model, retention);
   writeBounds(model, retention);
   writeIntegers(model, retention);
+  writeBinaries(model, retention);
   fprintf(model, "End\n");
 }

@@ -32,6 +32,7 @@ static int64_t numMallocs;
 static const int64_t numExpected = 1; /* the plan */
 static int64_t numMallocs;
 
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 void *malloc(size_t bytes) {
   static void *(*next)(size_t);
   numMallocs++;

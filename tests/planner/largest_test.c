@@ -80,7 +80,7 @@ static void beginBrute(const lrmoePlanView_t *view, int64_t memoryBytes,
          i++)
       brute->room[view->instanceRanks[i]] -=
           view->forwardPairs[i] * savedBytes +
-          (view->instanceRanks[i] != view->homes[e]) * replicaBytes;
+          (int64_t)(view->instanceRanks[i] != view->homes[e]) * replicaBytes;
   }
 }
 
