@@ -1035,8 +1035,11 @@ typedef struct {
   int64_t hidden;    /* H, a multiple of 8 */
   int64_t ffn;       /* F, a multiple of 8 */
   int64_t maxTokens; /* most T of a step on any rank */
-  /* CPU GEMM module: "openblas", "onednn", "reference", or NULL for
-   * LRMOE_GEMM.  Read during the call only. */
+  /* GEMM of the experts, or NULL for LRMOE_GEMM: on the CPU a module,
+   * "openblas" (the usual one), "onednn" or "reference"; on CUDA "cublas" (the
+   * usual one: a call per expert, on several streams) or "grouped" (up to 256
+   * rows an expert those of one stream in one call).  Another name is
+   * lrmoeNotInstalled.  Read during the call only. */
   const char *gemm;
   int32_t topk; /* k, 1..64 */
   /* Most steps that exist at once (pipeline depth), at least 1. */
