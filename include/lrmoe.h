@@ -1163,7 +1163,10 @@ lrmoeResult_t lrmoeCombine(lrmoeStep_t step, void *y, lrmoeStream_t stream);
  * all ranks which pairs stay (round B1; paper 3.2, Algorithm 1 lines 13-14).
  * Ties go to the lower pair id (rank, token, slot); a non-finite score ranks
  * above all finite ones.  config NULL: lrm, expert, dedup.  May be called
- * again after lrmoeReturn: a step's backward can run more than once.
+ * again after lrmoeReturn: a step's backward can run more than once.  On a GPU
+ * the host waits for the stream once here, with more than LRMOE_GATHER_RANKS
+ * ranks three times, and nowhere else in a backward that needs no more room
+ * than an earlier one.
  * Collective; the same config on every rank. */
 lrmoeResult_t lrmoeSelect(lrmoeStep_t step, const void *g,
                           const lrmoeBackwardConfig_t *config,
