@@ -46,8 +46,10 @@ static const struct paramEntry params[lrmoeNumParams] = {
         NUMBER("LRMOE_YIELDS", 50, 0, 1000000,
                "Times a waiting rank yields the core before it sleeps."),
     [lrmoeParamGemm] =
-        TEXT("LRMOE_GEMM", "openblas",
-             "CPU matrix multiplication: openblas, onednn or reference."),
+        TEXT("LRMOE_GEMM", "",
+             "Matrix multiplication of the experts: openblas, onednn or "
+             "reference on the CPU, cublas or grouped (for few rows an expert) "
+             "on CUDA; unset: openblas, cublas."),
     [lrmoeParamModulePath] =
         TEXT("LRMOE_MODULE_PATH", "",
              "Folder of the modules liblrmoe_gemm_*.so and liblrmoe_cuda.so; "

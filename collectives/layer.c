@@ -191,6 +191,13 @@ static void freeLayer(struct lrmoeLayer *layer) {
   lrmoeFree(layer);
 }
 
+/* NULL is the backend's usual one. */
+static const char *gemmOf(const lrmoeLayerConfig_t *config) {
+  const char *wanted = lrmoeParamGetText(lrmoeParamGemm);
+  if (config->gemm) return config->gemm;
+  return *wanted ? wanted : NULL;
+}
+
 /* The part that may fail on one rank alone. */
 static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
                                 struct lrmoeLayer *layer) {
@@ -199,7 +206,8 @@ static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
   const struct lrmoeExpertShape shape = {config->hidden, config->ffn,
                                          config->dtype, config->activation,
                                          config->convention};
-  LRMOE_RUN(layer->backend, expertOpen, &shape, config->gemm, &layer->experts);
+  LRMOE_RUN(layer->backend, expertOpen, &shape, gemmOf(config),
+            &layer->experts);
   LRMOE_CHECK(lrmoeReplicasInit(layer, layer->planner->config.slots));
   return makeRegions(layer, maxLocal + layer->planner->config.slots);
 }

@@ -1050,8 +1050,11 @@ typedef struct {
   int64_t hidden;    /* H, a multiple of 8 */
   int64_t ffn;       /* F, a multiple of 8 */
   int64_t maxTokens; /* most T of a step on any rank */
-  /* CPU GEMM module: "openblas", "onednn", "reference", or NULL for
-   * LRMOE_GEMM.  Read during the call only. */
+  /* GEMM of the experts, or NULL for LRMOE_GEMM: on the CPU a module,
+   * "openblas" (the usual one), "onednn" or "reference"; on CUDA "cublas" (the
+   * usual one: a call per expert, on several streams) or "grouped" (up to 256
+   * rows an expert those of one stream in one call).  Another name is
+   * lrmoeNotInstalled.  Read during the call only. */
   const char *gemm;
   int32_t topk; /* k, 1..64 */
   /* Most steps that exist at once (pipeline depth), at least 1. */
@@ -1175,7 +1178,10 @@ lrmoeResult_t lrmoeCombine(lrmoeStep_t step, void *y, lrmoeStream_t stream);
  * all ranks which pairs stay (round B1; paper 3.2, Algorithm 1 lines 13-14).
  * Ties go to the lower pair id (rank, token, slot); a non-finite score ranks
  * above all finite ones.  config NULL: lrm, expert, dedup.  May be called
- * again after lrmoeReturn: a step's backward can run more than once.
+ * again after lrmoeReturn: a step's backward can run more than once.  On a GPU
+ * the host waits for the stream once here, with more than LRMOE_GATHER_RANKS
+ * ranks three times, and nowhere else in a backward that needs no more room
+ * than an earlier one.
  * Collective; the same config on every rank. */
 lrmoeResult_t lrmoeSelect(lrmoeStep_t step, const void *g,
                           const lrmoeBackwardConfig_t *config,

@@ -82,12 +82,15 @@ static lrmoeResult_t checkShape(const struct lrmoeExpertShape *shape) {
   return lrmoeSuccess;
 }
 
+static const char *const usualGemm = "openblas";
+
 static lrmoeResult_t fill(const struct lrmoeExpertShape *shape,
                           const char *gemm,
                           struct lrmoeExpertContext *context) {
   context->shape = *shape;
   LRMOE_CHECK(lrmoeRowKernelsGet(&context->kernels));
   const char *name = gemm ? gemm : lrmoeParamGetText(lrmoeParamGemm);
+  if (!gemm && !*name) name = usualGemm;
   LRMOE_CHECK(lrmoeGemmLoad(name, &context->gemm));
   context->operand = context->gemm->operandType(shape->type);
   context->tileRows = chooseTileRows(context);

@@ -12,12 +12,12 @@ START_TEST(defaultsWhenUnset) {
   clearenv();
   ck_assert_int_eq(lrmoeParamGet(lrmoeParamDebug), 1);
   ck_assert_int_eq(lrmoeParamGet(lrmoeParamTimeoutMs), 30000);
-  ck_assert_str_eq(lrmoeParamGetText(lrmoeParamGemm), "openblas");
+  ck_assert_str_eq(lrmoeParamGetText(lrmoeParamGemm), "");
   ck_assert_str_eq(lrmoeParamGetText(lrmoeParamIsa), "");
   setenv("LRMOE_TIMEOUT_MS", "", 1);
   setenv("LRMOE_GEMM", "", 1);
   ck_assert_int_eq(lrmoeParamGet(lrmoeParamTimeoutMs), 30000);
-  ck_assert_str_eq(lrmoeParamGetText(lrmoeParamGemm), "openblas");
+  ck_assert_str_eq(lrmoeParamGetText(lrmoeParamGemm), "");
 }
 END_TEST
 

@@ -172,7 +172,7 @@ __global__ void copyKernel(const uint4 *__restrict__ in,
 
 __global__ void addKernel(int *out, int count, int add) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < count) out[i] += add;
+  if (i < count) lrmoeStore(out + i, lrmoeLoad(out + i) + add);
 }
 
 __global__ void pollKernel(unsigned *flag) {

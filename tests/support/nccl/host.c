@@ -9,6 +9,7 @@ static struct {
                        void *argument);
   void (*accessBegin)(void);
   void (*accessEnd)(void);
+  void (*touch)(const void *start, size_t bytes, int isWrite);
   int (*getDevice)(int *device);
   int (*memAlloc)(void **pointer, size_t bytes);
   int (*memFree)(void *pointer);
@@ -21,6 +22,7 @@ static void look(void) {
   *(void **)&host.streamEnqueue = dlsym(RTLD_DEFAULT, "lrmoeSimtStreamEnqueue");
   *(void **)&host.accessBegin = dlsym(RTLD_DEFAULT, "lrmoeSimtAccessBegin");
   *(void **)&host.accessEnd = dlsym(RTLD_DEFAULT, "lrmoeSimtAccessEnd");
+  *(void **)&host.touch = dlsym(RTLD_DEFAULT, "lrmoeSimtTouch");
   if (!host.streamEnqueue) return;
   *(void **)&host.getDevice = dlsym(RTLD_DEFAULT, "cudaGetDevice");
   *(void **)&host.memAlloc = dlsym(RTLD_DEFAULT, "cudaMalloc");
@@ -44,6 +46,10 @@ void standinHostAccessBegin(void) {
 
 void standinHostAccessEnd(void) {
   if (host.accessEnd) host.accessEnd();
+}
+
+void standinHostTouch(const void *start, size_t bytes, int isWrite) {
+  if (host.touch) host.touch(start, bytes, isWrite);
 }
 
 int standinHostDevice(void) {

@@ -112,6 +112,8 @@ int standinHostEnqueue(lrmoeStream_t stream, standinWorkFunction work,
 /* Around what touches memory of the device. */
 void standinHostAccessBegin(void);
 void standinHostAccessEnd(void);
+/* What the running work touches, for who looks for races between streams. */
+void standinHostTouch(const void *start, size_t bytes, int isWrite);
 int standinHostDevice(void);
 
 /* The emulated device's memory, or the CPU transport's. */

@@ -76,8 +76,22 @@ static void awaitTurn(const struct work *work) {
   pthread_mutex_unlock(&standinMutex);
 }
 
+static void touch(const struct callOf *one) {
+  const struct lrmoeCall *call = &one->call;
+  size_t bytes = call->count * lrmoeTypeBytes(call->type);
+  size_t all = bytes * (size_t)one->comm->cpu->numRanks;
+  int sendsAll =
+      call->kind == lrmoeCallAllToAll || call->kind == lrmoeCallReduceScatter;
+  int recvsAll =
+      call->kind == lrmoeCallAllToAll || call->kind == lrmoeCallAllGather;
+  if (call->send) standinHostTouch(call->send, sendsAll ? all : bytes, 0);
+  if (call->recv) standinHostTouch(call->recv, recvsAll ? all : bytes, 1);
+}
+
 static lrmoeResult_t execute(const struct work *work) {
   standinHostAccessBegin();
+  for (int64_t i = 0; i < work->numCalls; i++)
+    touch(&work->calls[i]);
   lrmoeCpuGroupStart();
   for (int64_t i = 0; i < work->numCalls; i++)
     lrmoeGroupCall(work->calls[i].comm->cpu, &work->calls[i].call);

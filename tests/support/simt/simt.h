@@ -7,6 +7,10 @@
  * is preempted at an atomic.  A correct program gives the same bits under
  * every choice.
  *
+ * Work on one stream that touches what another stream writes, and that no
+ * event, stream or host orders after it, is reported as a race, whichever came
+ * first; of kernels the accesses that are counted (below) are looked at.
+ *
  * Broken kernels are reported on stderr with kernel, block, thread and source
  * line; the runtime call that finds out returns an error, and so does every
  * later call of that device until cudaDeviceReset.
@@ -102,6 +106,10 @@ int simtEnqueue(struct CUstream_st *stream, const struct simtWork *work);
  * device memory and may wait for peers, and has error reports of its own. */
 int lrmoeSimtStreamEnqueue(struct CUstream_st *stream, void (*work)(void *),
                            void *argument);
+
+/* The running work of a stand-in touches device memory: for races between
+ * streams. */
+void lrmoeSimtTouch(const void *start, size_t bytes, int isWrite);
 
 /* Something changed that a `ready` looks at. */
 void simtWake(void);

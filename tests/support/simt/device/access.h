@@ -42,6 +42,7 @@ template <class T>
 inline T checkedLoad(const Site &site, const T *pointer) {
   checkAligned(site, pointer);
   countLoad(site, sizeof(T));
+  noteAccess(site, pointer, sizeof(T), false);
   return *pointer;
 }
 
@@ -49,6 +50,7 @@ template <class T>
 inline void checkedStore(const Site &site, T *pointer, const T &value) {
   checkAligned(site, pointer);
   countStore(site, sizeof(T));
+  noteAccess(site, pointer, sizeof(T), true);
   *pointer = value;
 }
 

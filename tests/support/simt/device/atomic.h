@@ -17,6 +17,7 @@ inline T readModifyWrite(const Site &site, T *pointer, Function function) {
   checkAligned(site, pointer);
   countLoad(site, sizeof(T));
   countStore(site, sizeof(T));
+  noteAccess(site, pointer, sizeof(T), true);
   T before = __atomic_load_n(pointer, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(pointer, &before, function(before), false,
                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {

@@ -63,6 +63,10 @@ extern thread_local View view __attribute__((tls_model("initial-exec")));
 [[noreturn]] void fail(const Site &site, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* A thread touches memory; ends the launch at a race between streams. */
+void noteAccess(const Site &site, const void *start, size_t bytes,
+                bool isWrite);
+
 /* Other threads may run here: at atomics and fences. */
 void mayYield(const Site &site);
 /* Other threads do run here. */

@@ -80,6 +80,25 @@ static std::string checkMatrices(const Gemm &gemm, size_t alignment) {
   return error;
 }
 
+static void touchMatrix(const Matrix &matrix, int64_t rows, int64_t columns,
+                        bool isWrite) {
+  int64_t height = matrix.isTransposed ? columns : rows;
+  int64_t width = matrix.isTransposed ? rows : columns;
+  size_t element = elementBytes(matrix.type);
+  const char *column = static_cast<const char *>(matrix.data);
+  for (int64_t i = 0; i < width; i++) {
+    orderTouch(column, static_cast<size_t>(height) * element, isWrite);
+    column += static_cast<size_t>(matrix.stride) * element;
+  }
+}
+
+static void runGemm(const Gemm &gemm) {
+  touchMatrix(gemm.a, gemm.m, gemm.k, false);
+  touchMatrix(gemm.b, gemm.k, gemm.n, false);
+  touchMatrix(gemm.c, gemm.m, gemm.n, true);
+  gemmRun(gemm);
+}
+
 static cublasStatus_t enqueueGemm(cublasHandle_t handle, const char *what,
                                   std::function<std::string()> run) {
   Call call(handle->stream);
@@ -108,7 +127,11 @@ constexpr size_t groupedAlignment = 16;
 
 static std::string runGroups(const std::vector<Group> &groups,
                              const PointerArrays &arrays) {
-  for (const Group &group : groups)
+  for (const Group &group : groups) {
+    size_t bytes = static_cast<size_t>(group.count) * sizeof(void *);
+    orderTouch(arrays.a + group.first, bytes, false);
+    orderTouch(arrays.b + group.first, bytes, false);
+    orderTouch(arrays.c + group.first, bytes, false);
     for (int i = group.first; i < group.first + group.count; i++) {
       Gemm gemm = group.shape;
       gemm.a.data = const_cast<void *>(arrays.a[i]);
@@ -118,8 +141,9 @@ static std::string runGroups(const std::vector<Group> &groups,
       if (!error.empty())
         return "cublasGemmGroupedBatchedEx, matrix " + std::to_string(i) +
                ": " + error;
-      gemmRun(gemm);
+      runGemm(gemm);
     }
+  }
   return "";
 }
 
@@ -272,7 +296,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
   return enqueueGemm(handle, "cublasGemmEx", [gemm] {
     std::string error = checkMatrices(gemm, 0);
     if (!error.empty()) return "cublasGemmEx: " + error;
-    gemmRun(gemm);
+    runGemm(gemm);
     return error;
   });
 }

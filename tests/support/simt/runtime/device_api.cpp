@@ -55,7 +55,7 @@ cudaError_t Call::synchronize(Stream &what) {
   Stream *wanted = &what;
   bool good = queue.runUntil(
       lock, owner, wanted, [wanted, last] { return wanted->oldest() > last; });
-  what.done.acquire();
+  queue.follow(what.done);
   return good ? cudaSuccess : owner.broken;
 }
 

@@ -7,6 +7,7 @@
 #include "../simt.h"
 #include "../single.h"
 #include "crash.h"
+#include "order.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -32,6 +33,7 @@ struct Allocation {
   bool isLive;
   char *pages; /* between the guards */
   size_t pageBytes;
+  Shadow *shadow; /* of the pages */
 };
 
 static void listLeaks();
@@ -116,7 +118,8 @@ void *memoryAllocate(size_t bytes, int device) {
   if (base == MAP_FAILED) return nullptr;
   char *pages = static_cast<char *>(base) + r.guard;
   char *start = pages + pageBytes - roundUp(bytes, alignment);
-  Allocation a = {start, bytes, device, true, pages, pageBytes};
+  Allocation a = {
+      start, bytes, device, true, pages, pageBytes, shadowMake(pageBytes)};
   mprotect(pages, pageBytes, PROT_READ | PROT_WRITE);
   memset(pages, fill, pageBytes);
   asanPoison(pages, static_cast<size_t>(start - pages));
@@ -161,6 +164,8 @@ static void freeAllocation(Registry &r, Allocation &a) {
   r.used[a.device] -= a.bytes;
   r.numLive--;
   a.isLive = false;
+  shadowFree(a.shadow, a.pageBytes);
+  a.shadow = nullptr;
   /* No page is kept, but nobody gets these addresses yet. */
   void *gone =
       mmap(a.pages, a.pageBytes, PROT_NONE,
@@ -241,6 +246,34 @@ std::string memoryCheck(const void *address, size_t bytes) {
            "out of bounds: %zu bytes from byte %td of %s of %zu bytes", bytes,
            static_cast<const char *>(address) - a.start, kindName(a), a.bytes);
   return text;
+}
+
+size_t memoryBytes(const void *start) {
+  Registry &r = registry();
+  Guard guard(r.mutex);
+  const Allocation *a = find(r, start);
+  return a && a->isLive && a->start == start ? a->bytes : 0;
+}
+
+std::string memoryPlace(const void *address) {
+  Registry &r = registry();
+  Guard guard(r.mutex);
+  const Allocation *a = find(r, address);
+  if (!a) return "nobody's memory";
+  return "byte " +
+         std::to_string(static_cast<const char *>(address) - a->start) +
+         " of " + kindName(*a) + " of " + std::to_string(a->bytes) + " bytes";
+}
+
+void *memoryShadowOfPage(uintptr_t page) {
+  Registry &r = registry();
+  Guard guard(r.mutex);
+  const char *at = reinterpret_cast<const char *>(page);
+  const Allocation *a = find(r, at);
+  bool isInside = a && a->isLive && a->shadow && at >= a->pages &&
+                  at < a->pages + a->pageBytes;
+  return isInside ? shadowAt(a->shadow, static_cast<size_t>(at - a->pages))
+                  : nullptr;
 }
 
 void memoryInfo(int device, size_t *freeBytes, size_t *totalBytes) {

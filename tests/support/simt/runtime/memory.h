@@ -35,6 +35,16 @@ std::string memoryCheck(const void *address, size_t bytes);
  * it is nothing to it. */
 std::string memoryDescribe(const void *address);
 
+/* Of the live allocation that starts there; 0 when there is none. */
+size_t memoryBytes(const void *start);
+
+/* "byte 4 of device memory of 256 bytes". */
+std::string memoryPlace(const void *address);
+
+/* The shadow (order.h) of the page at an address, of what is alive there;
+ * nullptr for other memory. */
+void *memoryShadowOfPage(uintptr_t page);
+
 void memoryInfo(int device, size_t *freeBytes, size_t *totalBytes);
 
 /* Frees all of a device; its memory is gone. */

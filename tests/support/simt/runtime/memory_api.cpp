@@ -74,13 +74,18 @@ static Operation copyOperation(const Copy &copy) {
         std::make_shared<std::vector<char>>(source, source + copy.bytes);
     operation.run = [copy, bytes] {
       std::string error = checkSide("copy to", copy.target, copy.bytes);
-      if (error.empty()) memcpy(copy.target, bytes->data(), copy.bytes);
+      if (!error.empty()) return error;
+      orderTouch(copy.target, copy.bytes, true);
+      memcpy(copy.target, bytes->data(), copy.bytes);
       return error;
     };
   } else {
     operation.run = [copy] {
       std::string error = checkSides(copy);
-      if (error.empty()) memmove(copy.target, copy.source, copy.bytes);
+      if (!error.empty()) return error;
+      orderTouch(copy.source, copy.bytes, false);
+      orderTouch(copy.target, copy.bytes, true);
+      memmove(copy.target, copy.source, copy.bytes);
       return error;
     };
   }
@@ -111,7 +116,9 @@ static cudaError_t enqueueFill(void *target, int value, size_t bytes,
   operation.what = "cudaMemsetAsync";
   operation.run = [target, value, bytes] {
     std::string late = checkSide("memset", target, bytes);
-    if (late.empty()) memset(target, value, bytes);
+    if (!late.empty()) return late;
+    orderTouch(target, bytes, true);
+    memset(target, value, bytes);
     return late;
   };
   call.queue.enqueue(*call.stream, std::move(operation));
@@ -196,6 +203,7 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream) {
   Operation operation;
   operation.what = "cudaFreeAsync";
   operation.run = [pointer] {
+    orderTouch(pointer, memoryBytes(pointer), true);
     if (memoryFree(pointer, false)) return std::string();
     return std::string("cudaFreeAsync: ") + memoryDescribe(pointer);
   };

@@ -35,6 +35,7 @@ Queue &Queue::get() {
 }
 
 Queue::Queue() {
+  known = std::make_shared<const Clock>();
   uint64_t count = environmentNumber("LRMOE_SIMT_DEVICES", 8);
   for (uint64_t i = 0; i < count; i++) {
     devices.emplace_back(new Device());
@@ -44,6 +45,7 @@ Queue::Queue() {
     device.legacy.flags = 0;
     device.legacy.priority = 0;
     device.legacy.id = 0;
+    device.legacy.place = orderAddStream(device.ordinal, 0);
   }
 }
 
@@ -57,6 +59,7 @@ Stream *Queue::createStream(Device &device, unsigned flags, int priority) {
   made->flags = flags;
   made->priority = priority;
   made->id = ++device.numStreams;
+  made->place = orderAddStream(device.ordinal, made->id);
   device.streams.push_back(std::move(made));
   return device.streams.back().get();
 }
@@ -73,8 +76,9 @@ Stream *Queue::stream(Device &device, cudaStream_t handle) {
 
 void Queue::enqueue(Stream &stream, Operation operation) {
   operation.sequence = ++stream.device->numOperations;
+  operation.known = known;
   stream.pending.push_back(std::move(operation));
-  stream.handed.release();
+  stream.handed.release(Clock());
   changed.notify_all();
 }
 
@@ -146,24 +150,35 @@ Stream *Queue::chooseElsewhere(const Device &device) {
 /* ---- Running --------------------------------------------------------------- */
 
 /* What comes before the next operation of a stream. */
-void Queue::followEarlier(Stream &stream) {
+void Queue::followEarlier(Stream &stream, const Operation &operation) {
   Device &device = *stream.device;
-  stream.handed.acquire();
-  stream.done.acquire();
-  if (&stream != &device.legacy) {
-    if (!(stream.flags & cudaStreamNonBlocking)) device.legacy.done.acquire();
-    return;
+  Clock &clock = stream.clock;
+  clockJoin(clock, *operation.known);
+  stream.handed.acquire(clock);
+  stream.done.acquire(clock);
+  if (&stream == &device.legacy) {
+    for (const auto &other : device.streams)
+      if (!(other->flags & cudaStreamNonBlocking)) other->done.acquire(clock);
+    device.gone.acquire(clock);
+  } else if (!(stream.flags & cudaStreamNonBlocking)) {
+    device.legacy.done.acquire(clock);
   }
-  for (const auto &other : device.streams)
-    if (!(other->flags & cudaStreamNonBlocking)) other->done.acquire();
-  device.gone.acquire();
+  if (clock.size() <= stream.place) clock.resize(stream.place + 1);
+  clock[stream.place]++;
+}
+
+void Queue::follow(Moment &moment) {
+  Clock joined = *known;
+  moment.acquire(joined);
+  if (!clockKnows(*known, joined))
+    known = std::make_shared<const Clock>(std::move(joined));
 }
 
 void Queue::followAll(Device &device) {
   for (const auto &stream : device.streams)
-    stream->done.acquire();
-  device.legacy.done.acquire();
-  device.gone.acquire();
+    follow(stream->done);
+  follow(device.legacy.done);
+  follow(device.gone);
 }
 
 void Queue::execute(Lock &lock, Drain &drain, Stream &stream) {
@@ -171,17 +186,20 @@ void Queue::execute(Lock &lock, Drain &drain, Stream &stream) {
   stream.pending.pop_front();
   stream.isBusy = true;
   stream.busySequence = operation.sequence;
-  followEarlier(stream);
+  followEarlier(stream, operation);
   lock.unlock();
   if (operation.isHost)
     drain.access.reset();
   else if (!drain.access)
     drain.access.reset(new DeviceAccess());
+  orderBegin(operation.what, stream.place, stream.clock);
   std::string error = operation.run ? operation.run() : "";
+  std::string race = orderEnd();
+  if (error.empty()) error = race;
   operation = Operation(); /* what it holds goes while nothing is locked */
   lock.lock();
   stream.isBusy = false;
-  stream.done.release();
+  stream.done.release(stream.clock);
   if (!error.empty()) breakDevice(*stream.device, error);
   removeDestroyed(*stream.device);
   changed.notify_all();
@@ -198,8 +216,7 @@ void Queue::breakDevice(Device &device, const std::string &text) {
 void Queue::removeDestroyed(Device &device) {
   auto isGone = [&device](const std::unique_ptr<Stream> &stream) {
     if (!stream->isDestroyed || !stream->isIdle()) return false;
-    stream->done.acquire();
-    device.gone.release();
+    device.gone.release(stream->clock);
     return true;
   };
   device.streams.erase(

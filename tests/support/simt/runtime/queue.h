@@ -2,7 +2,8 @@
  * that does, in an order across streams that the configuration chooses: fifo
  * is the order of the calls; lifo lets streams that nobody waits for lag as
  * long as they can; random is anything that stream order and events allow.
- * A forgotten event or synchronisation is then a wrong result.
+ * A forgotten synchronisation is then a wrong result; a forgotten event is
+ * reported, whatever the order (order.h).
  *
  * The default stream is CUDA's legacy one: its work waits for what was queued
  * before on all streams of the device that are not cudaStreamNonBlocking, and
@@ -12,6 +13,7 @@
 
 #include "../lock.h"
 #include "../simt.h"
+#include "order.h"
 
 #include <cuda_runtime_api.h>
 
@@ -26,24 +28,13 @@ namespace simt {
 
 struct Device;
 
-/* Where TSan is told what is ordered, since it does not see the queue's lock:
- * who comes later acquires what who came earlier has released. */
-struct Cell {
-  char at = 0;
-  void release() {
-    tsanRelease(&at);
-  }
-  void acquire() {
-    tsanAcquire(&at);
-  }
-};
-
 struct Operation {
   const char *what = "";
   std::function<std::string()> run; /* what went wrong, or "" */
   std::function<bool()> ready;      /* empty: always */
   bool isHost = false; /* it runs while device memory is out of reach */
   uint64_t sequence = 0;
+  std::shared_ptr<const Clock> known; /* by the host, when it was queued */
 };
 
 struct Stream {
@@ -55,8 +46,10 @@ struct Stream {
   bool isBusy = false; /* some thread runs its front */
   bool isDestroyed = false;
   uint64_t busySequence = 0;
-  Cell handed; /* by those who queue work */
-  Cell done;   /* by those who have run it */
+  size_t place = 0; /* in clocks */
+  Clock clock;      /* what its last operation knows */
+  Moment handed;    /* by those who queue work */
+  Moment done;      /* by those who have run it */
   bool isIdle() const {
     return pending.empty() && !isBusy;
   }
@@ -70,7 +63,7 @@ struct Event {
   uint64_t recorded = 0; /* how often it was recorded, and reached */
   uint64_t reached = 0;
   uint64_t reachedNs = 0;
-  Cell done;
+  Moment done;
 };
 
 struct Device {
@@ -81,7 +74,7 @@ struct Device {
   uint64_t numStreams = 0;
   uint64_t numDrains = 0;
   cudaError_t broken = cudaSuccess; /* by a kernel, until it is reset */
-  Cell gone;                        /* work of streams that were destroyed */
+  Moment gone;                      /* work of streams that were destroyed */
 };
 
 class Queue {
@@ -110,7 +103,8 @@ public:
   /* Runs one operation if one can run: for queries. */
   void runOne(Lock &lock, Device &device, Stream *wanted);
 
-  /* The host goes on after all work that a device has done. */
+  /* The host goes on after that, or after all work that a device has done. */
+  void follow(Moment &moment);
   void followAll(Device &device);
 
   /* Forgets the work of a device and what broke it. */
@@ -122,7 +116,7 @@ public:
 private:
   struct Drain;
   bool isRunnable(const Stream &stream) const;
-  void followEarlier(Stream &stream);
+  void followEarlier(Stream &stream, const Operation &operation);
   Stream *choose(Drain &drain);
   Stream *chooseElsewhere(const Device &device);
   void execute(Lock &lock, Drain &drain, Stream &stream);
@@ -133,6 +127,7 @@ private:
   std::string describePending() const;
 
   std::vector<std::unique_ptr<Device>> devices;
+  std::shared_ptr<const Clock> known; /* by the host */
 };
 
 } // namespace simt

@@ -79,9 +79,9 @@ static cudaError_t makeEvent(cudaEvent_t *event, unsigned flags) {
 }
 
 /* Who is told so goes on after what the event has seen. */
-static bool isReached(Event &event) {
+static bool isReached(Queue &queue, Event &event) {
   if (event.reached < event.recorded) return false;
-  event.done.acquire();
+  queue.follow(event.done);
   return true;
 }
 
@@ -148,13 +148,13 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (call.isRefused()) return note(call.refusal);
   Stream &queried = *call.stream;
   if (queried.isIdle()) {
-    queried.done.acquire();
+    call.queue.follow(queried.done);
     return cudaSuccess;
   }
   call.queue.runOne(call.lock, *queried.device, &queried);
   if (queried.device->broken != cudaSuccess)
     return note(queried.device->broken);
-  if (queried.isIdle()) queried.done.acquire();
+  if (queried.isIdle()) call.queue.follow(queried.done);
   return queried.isIdle() ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -176,8 +176,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
   Operation operation;
   operation.what = "cudaStreamWaitEvent";
   operation.ready = [awaited, count] { return awaited->reached >= count; };
-  operation.run = [awaited] {
-    awaited->done.acquire();
+  Stream *waiting = call.stream;
+  Queue *queue = &call.queue;
+  operation.run = [awaited, waiting, queue] {
+    Queue::Lock lock(queue->mutex);
+    awaited->done.acquire(waiting->clock);
     return std::string();
   };
   call.queue.enqueue(*call.stream, std::move(operation));
@@ -250,14 +253,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   std::shared_ptr<Event> recorded = handleOf(event)->event;
   recorded->device = call.stream->device;
   uint64_t count = ++recorded->recorded;
+  Stream *recording = call.stream;
   Queue *queue = &call.queue;
   Operation operation;
   operation.what = "cudaEventRecord";
-  operation.run = [recorded, count, queue] {
+  operation.run = [recorded, recording, count, queue] {
     Queue::Lock lock(queue->mutex);
     recorded->reached = count;
     recorded->reachedNs = nowNs();
-    recorded->done.release();
+    recorded->done.release(recording->clock);
     return std::string();
   };
   call.queue.enqueue(*call.stream, std::move(operation));
@@ -275,12 +279,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Call call;
   if (call.isRefused()) return note(call.refusal);
   std::shared_ptr<Event> awaited = handleOf(event)->event;
-  if (isReached(*awaited)) return cudaSuccess;
+  if (isReached(call.queue, *awaited)) return cudaSuccess;
   uint64_t count = awaited->recorded;
   bool good = call.queue.runUntil(
       call.lock, *awaited->device, nullptr,
       [awaited, count] { return awaited->reached >= count; });
-  awaited->done.acquire();
+  call.queue.follow(awaited->done);
   return good ? cudaSuccess : note(awaited->device->broken);
 }
 
@@ -289,11 +293,11 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   Call call;
   if (call.isRefused()) return note(call.refusal);
   std::shared_ptr<Event> queried = handleOf(event)->event;
-  if (isReached(*queried)) return cudaSuccess;
+  if (isReached(call.queue, *queried)) return cudaSuccess;
   call.queue.runOne(call.lock, *queried->device, nullptr);
   if (queried->device->broken != cudaSuccess)
     return note(queried->device->broken);
-  return isReached(*queried) ? cudaSuccess : cudaErrorNotReady;
+  return isReached(call.queue, *queried) ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start,
@@ -307,7 +311,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start,
     return note(cudaErrorInvalidResourceHandle);
   if ((first.flags | last.flags) & cudaEventDisableTiming)
     return note(cudaErrorInvalidResourceHandle);
-  if (!isReached(first) || !isReached(last)) return note(cudaErrorNotReady);
+  if (!isReached(call.queue, first) || !isReached(call.queue, last))
+    return note(cudaErrorNotReady);
   *ms = static_cast<float>(static_cast<double>(last.reachedNs) -
                            static_cast<double>(first.reachedNs)) *
         1e-6f;
