@@ -15,17 +15,22 @@ static struct oracleCase manyTokens(void) {
   return c;
 }
 
+static int sendFused(struct driver *d) {
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  RANK_OK(d->self, lrmoeSelectPackSend(d->step, driverDevice(d, data->x),
+                                       driverDevice(d, data->g), NULL, NULL));
+  return 0;
+}
+
+static int sendStaged(struct driver *d) {
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  RANK_OK(d->self, lrmoeSelect(d->step, driverDevice(d, data->g), NULL, NULL));
+  return driverSend(d);
+}
+
 /* A backward of which nothing is looked at meanwhile. */
 static int runBackward(struct driver *d, int isFused) {
-  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
-  const void *x = driverDevice(d, data->x);
-  const void *g = driverDevice(d, data->g);
-  if (isFused) {
-    RANK_OK(d->self, lrmoeSelectPackSend(d->step, x, g, NULL, NULL));
-  } else {
-    RANK_OK(d->self, lrmoeSelect(d->step, g, NULL, NULL));
-    RANK_OK(d->self, lrmoeAllToAllCompact(d->step, x, g, NULL));
-  }
+  if (isFused ? sendFused(d) : sendStaged(d)) return 1;
   RANK_OK(d->self, lrmoeExpertBackward(d->step, NULL));
   RANK_OK(d->self, lrmoeReturn(d->step, driverDevice(d, d->dx),
                                driverDevice(d, d->dWeights), NULL));

@@ -290,7 +290,8 @@ static void countStages(struct account *account) {
   add(account, "wire: keys", pairs * numRanks * remote * 4, linkBytes);
   add(account, "select", pairs * numRanks * selectionOfKey(&random),
       memoryBytes);
-  const int64_t routed = 16 * sample; /* tokens, for the ranges have a cost */
+  /* Tokens, more of them because ranges cost something, too. */
+  const int64_t routed = 16 * (int64_t)sample;
   const struct routeShape shape = {
       numExperts, numRanks, topk,
       keptOfTen,  routed,   (int64_t)((double)routed * rows / numTokens)};
