@@ -62,10 +62,11 @@ static const struct paramEntry params[lrmoeNumParams] = {
              "Instruction set of the CPU row kernels: v1, v3 or v4 "
              "(x86-64 levels); unset: the best that the CPU has."),
     [lrmoeParamGatherRanks] =
-        NUMBER("LRMOE_GATHER_RANKS", 4, 1, 65536,
+        NUMBER("LRMOE_GATHER_RANKS", 0, 0, 65536,
                "Up to this many ranks lrmoeSelect gathers all scores on every "
                "rank (one round); beyond, scores go to the experts' homes "
-               "(two rounds, fewer bytes)."),
+               "(two rounds, fewer bytes, by way of the host). 0: 4, or 16 on "
+               "a device."),
     [lrmoeParamBackend] =
         TEXT("LRMOE_BACKEND", "cpu",
              "Where new communicators and lrmoeMemAlloc live: cpu, or cuda "

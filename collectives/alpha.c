@@ -22,13 +22,20 @@ static lrmoeResult_t wireWeights(struct lrmoeStep *step, float **weights) {
   return lrmoeSuccess;
 }
 
-/* Token, or pair, of each in wire order, by what sorted order has. */
-static lrmoeResult_t wireOrder(struct lrmoeStep *step,
-                               enum lrmoeStepArray array, const int64_t *sorted,
-                               int64_t **wire) {
-  LRMOE_CHECK(LRMOE_RESERVE(step, array, step->numPairs, wire));
-  for (int64_t i = 0; i < step->numPairs; i++)
-    (*wire)[i] = sorted[step->wire[i]];
+/* Token, and pair unless NULL, of each in wire order; device. */
+static lrmoeResult_t wireOrder(struct lrmoeStep *step, int64_t **tokens,
+                               int64_t **pairs) {
+  const struct lrmoeBackend *backend = step->layer->backend;
+  const struct lrmoeStepDevice *device = &step->device;
+  int64_t count = step->numPairs;
+  LRMOE_CHECK(lrmoeStepReserveBlock(
+      step, lrmoeBlockIndices, 2 * count * (int64_t)sizeof **tokens, tokens));
+  LRMOE_RUN(backend, gatherIndices, count, device->wire, device->sortedTokens,
+            *tokens, step->stream);
+  if (!pairs) return lrmoeSuccess;
+  *pairs = *tokens + count;
+  LRMOE_RUN(backend, gatherIndices, count, device->wire, device->sorted, *pairs,
+            step->stream);
   return lrmoeSuccess;
 }
 
@@ -36,8 +43,8 @@ lrmoeResult_t lrmoeAlphaCombine(struct lrmoeStep *step, void *y) {
   float *weights = NULL;
   int64_t *tokens = NULL;
   LRMOE_CHECK(wireWeights(step, &weights));
-  LRMOE_CHECK(wireOrder(step, lrmoeArrayWordsIn, step->sortedTokens, &tokens));
-  const struct lrmoeLists lists = {lrmoeArrayTokenLists, step->numPairs, tokens,
+  LRMOE_CHECK(wireOrder(step, &tokens, NULL));
+  const struct lrmoeLists lists = {lrmoeBlockTokenLists, step->numPairs, tokens,
                                    step->numTokens};
   return lrmoeSumRows(step, &lists, step->ownerRows,
                       isPre(step) ? NULL : weights, y);
@@ -50,27 +57,21 @@ lrmoeResult_t lrmoeAlphaOwner(struct lrmoeStep *step, const void *g) {
   float *weights = NULL;
   int64_t *tokens = NULL;
   int64_t *pairs = NULL;
-  int64_t *device[2] = {NULL, NULL};
   LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockExactAlpha, bytes,
                                     &step->exactAlpha));
   LRMOE_CHECK(wireWeights(step, &weights));
-  LRMOE_CHECK(wireOrder(step, lrmoeArrayWordsOut, step->sortedTokens, &tokens));
-  LRMOE_CHECK(wireOrder(step, lrmoeArrayWordsIn, step->sorted, &pairs));
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, step->numPairs, tokens,
-                           &device[0]));
-  LRMOE_CHECK(
-      LRMOE_UPLOAD(step, lrmoeArrayWordsIn, step->numPairs, pairs, &device[1]));
+  LRMOE_CHECK(wireOrder(step, &tokens, &pairs));
   float *dots = weights + step->numPairs;
   const struct lrmoeDotRows dot = {
       {step->ownerRows, NULL, layer->type, layer->hidden},
-      {g, device[0], layer->type, layer->hidden},
+      {g, tokens, layer->type, layer->hidden},
       step->numPairs,
       isPre(step) ? weights : NULL,
       dots};
   LRMOE_RUN(layer->backend, dotRows, &dot, step->stream);
   LRMOE_RUN(layer->backend, clear, step->exactAlpha, (size_t)bytes,
             step->stream);
-  LRMOE_RUN(layer->backend, scatterWords, step->numPairs, device[1], dots,
+  LRMOE_RUN(layer->backend, scatterWords, step->numPairs, pairs, dots,
             step->exactAlpha, step->stream);
   return lrmoeSuccess;
 }

@@ -128,11 +128,11 @@ static lrmoeResult_t combine(struct lrmoeStep *step, void *y) {
   struct lrmoeLayer *layer = step->layer;
   int32_t numRanks = step->plan->numRanks;
   const struct lrmoeLists executor = {
-      lrmoeArrayRowLists, step->instanceOffsets[step->numInstances], step->xRow,
-      step->recvRowOffsets[numRanks]};
-  const struct lrmoeLists source = {lrmoeArrayTokenLists,
-                                    step->rowOffsets[numRanks], step->rowTokens,
-                                    step->numTokens};
+      lrmoeBlockRowLists, step->instanceOffsets[step->numInstances],
+      step->device.xRow, step->recvRowOffsets[numRanks]};
+  const struct lrmoeLists source = {lrmoeBlockTokenLists,
+                                    step->rowOffsets[numRanks],
+                                    step->device.rowTokens, step->numTokens};
   LRMOE_CHECK(lrmoeSumRows(step, &executor, layer->pairRows.data, NULL,
                            layer->send.data));
   LRMOE_CHECK(

@@ -7,6 +7,8 @@
  * exchange carries how many there are; it orders the writes before the reads
  * and checks that rows sent = rows received (design invariant 6). */
 #include "collectives/compact.h"
+
+#include "collectives/device_route.h"
 #include "collectives/span.h"
 
 #include <string.h>
@@ -15,10 +17,44 @@ int64_t lrmoeWindowStride(const struct lrmoeRegion *region, int numRanks) {
   return region->numRows / numRanks;
 }
 
-struct lrmoeLists lrmoeCompactTokenLists(const struct lrmoeStep *step) {
-  return (struct lrmoeLists){lrmoeArrayTokenLists,
-                             step->backOffsets[step->plan->numRanks],
-                             step->backTokens, step->numTokens};
+lrmoeResult_t lrmoeCompactTokenLists(struct lrmoeStep *step) {
+  struct lrmoeLists lists = {lrmoeBlockTokenLists,
+                             step->backOffsets[step->plan->numRanks], NULL,
+                             step->numTokens};
+  int64_t *tokens = NULL;
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayBackTokens, lists.numRows,
+                           step->backTokens, &tokens));
+  lists.target = tokens;
+  return lrmoeListsMake(step, &lists, &step->tokenLists);
+}
+
+lrmoeResult_t lrmoeCompactWords(struct lrmoeStep *step, int isMovedOnly,
+                                struct lrmoeWords *words) {
+  int64_t numRanks = step->plan->numRanks;
+  int64_t first = isMovedOnly ? 1 : 0;
+  int64_t each = isMovedOnly ? 1 : 2; /* lists of an instance and a source */
+  int64_t most = numRanks * step->numInstances * each;
+  int64_t *from = NULL;
+  int64_t count = 0;
+  int64_t wire = 0;
+  *words = (struct lrmoeWords){.numPieces = most};
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordPieces, 3 * most, &from));
+  for (int64_t s = 0; s < numRanks; s++)
+    for (int64_t j = first; j < 2 * (int64_t)step->numInstances;
+         j += 2 / each, count++) {
+      const int64_t *list = &step->keptSegments[j * numRanks + s];
+      int64_t length = list[1] - list[0];
+      from[count] = list[0];
+      from[most + count] = wire;
+      from[2 * most + count] = length;
+      wire += length;
+      if (length > words->maxWords) words->maxWords = length;
+    }
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordPieces, 3 * most, from,
+                           &words->handoff));
+  words->wire = words->handoff + most;
+  words->counts = words->wire + most;
+  return lrmoeSuccess;
 }
 
 /* Rows of x that are needed again, behind the rows of g in the send region
@@ -71,21 +107,13 @@ static lrmoeResult_t packAlpha(struct lrmoeStep *step, float **send,
 /* Puts the alphas that came, by (source, instance), into the handoff. */
 static lrmoeResult_t placeAlpha(struct lrmoeStep *step, const float *recv,
                                 float *weights) {
-  int64_t numRanks = step->plan->numRanks;
-  int64_t *places = NULL;
-  int64_t *device = NULL;
-  int64_t count = 0;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsIn,
-                            step->alphaRecvOffsets[numRanks], &places));
-  for (int64_t s = 0; s < numRanks; s++)
-    for (int64_t j = 0; j < step->numInstances; j++) {
-      const int64_t *list = &step->keptSegments[(2 * j + 1) * numRanks + s];
-      for (int64_t row = list[0]; row < list[1]; row++)
-        places[count++] = row;
-    }
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsIn, count, places, &device));
-  LRMOE_RUN(step->layer->backend, scatterWords, count, device, recv, weights,
-            step->stream);
+  struct lrmoeWords words;
+  if (!step->alphaRecvOffsets[step->plan->numRanks]) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeCompactWords(step, 1, &words));
+  const struct lrmoePieces pieces = {
+      words.numPieces, words.maxWords, words.wire, words.handoff,
+      words.counts,    recv,           weights};
+  LRMOE_RUN(step->layer->backend, copyPieces, &pieces, step->stream);
   return lrmoeSuccess;
 }
 
@@ -93,9 +121,10 @@ static lrmoeResult_t placeAlpha(struct lrmoeStep *step, const float *recv,
 static lrmoeResult_t uploadHandoff(struct lrmoeStep *step, float **weights) {
   lrmoeHandoff_t *handoff = &step->handoff;
   int64_t numKept = handoff->numPairs;
+  int hasGaps = step->dxRow != step->gRow;
   int64_t *rows = NULL;
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayHandoffRows, 3 * numKept,
-                           step->fwdRow, &rows));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayHandoffRows,
+                           (hasGaps ? 4 : 3) * numKept, step->fwdRow, &rows));
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayHandoffWeights, numKept,
                            step->backWeights, weights));
   LRMOE_CHECK(lrmoeStepReserveBlock(
@@ -103,6 +132,7 @@ static lrmoeResult_t uploadHandoff(struct lrmoeStep *step, float **weights) {
   handoff->fwdRow = rows;
   handoff->gRow = rows + numKept;
   handoff->xRow = rows + 2 * numKept;
+  step->deviceDxRow = rows + (hasGaps ? 3 : 1) * numKept;
   handoff->weights = *weights;
   return lrmoeSuccess;
 }
@@ -126,7 +156,7 @@ static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
        sizeof(float), 0}};
   LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, 3, step->stream,
                                &step->stats.rowBytes));
-  LRMOE_CHECK(uploadHandoff(step, &weights));
+  if (!step->route.flags) LRMOE_CHECK(uploadHandoff(step, &weights));
   LRMOE_CHECK(placeAlpha(step, received, weights));
   lrmoeMeterAdd(&step->meter,
                 -step->xOffsets[step->plan->numRanks] * layer->rowBytes);
@@ -155,6 +185,10 @@ static lrmoeResult_t packG(struct lrmoeStep *step, const void *g,
 }
 
 static lrmoeResult_t uploadTokens(struct lrmoeStep *step, int64_t **tokens) {
+  if (step->route.flags) {
+    *tokens = step->devicePackTokens;
+    return lrmoeSuccess;
+  }
   return LRMOE_UPLOAD(step, lrmoeArrayPackTokens,
                       step->backOffsets[step->plan->numRanks], step->packTokens,
                       tokens);
@@ -163,10 +197,7 @@ static lrmoeResult_t uploadTokens(struct lrmoeStep *step, int64_t **tokens) {
 /* Packs a row per (token, executor): each token's row is read once. */
 static lrmoeResult_t spreadG(struct lrmoeStep *step, const void *g) {
   struct lrmoeLayer *layer = step->layer;
-  const struct lrmoeLists lists = lrmoeCompactTokenLists(step);
-  int64_t *offsets = NULL;
-  LRMOE_CHECK(lrmoeListsMake(step, &lists, &offsets));
-  LRMOE_CHECK(lrmoeListsUpload(step, &lists, offsets, &step->tokenLists));
+  if (!step->route.flags) LRMOE_CHECK(lrmoeCompactTokenLists(step));
   const struct lrmoeSpread pack = {{g, NULL, layer->type, layer->hidden},
                                    step->numTokens,
                                    step->tokenLists,
@@ -220,23 +251,29 @@ static lrmoeResult_t pushG(struct lrmoeStep *step, const void *g) {
   return lrmoeSuccess;
 }
 
-/* From one sequence of rows to a stretch per source. */
-static void spreadRows(struct lrmoeStep *step) {
+/* From one sequence of rows to a stretch per source; dx has no gaps. */
+static lrmoeResult_t spreadRows(struct lrmoeStep *step) {
   int64_t numRanks = step->plan->numRanks;
+  int64_t numKept = step->handoff.numPairs;
   int64_t stride = lrmoeWindowStride(&step->layer->recv, (int)numRanks);
+  if (step->route.flags) return lrmoeDeviceRouteSpread(step, stride);
+  step->dxRow = step->fwdRow + 3 * numKept;
+  if (numKept)
+    memcpy(step->dxRow, step->gRow, (size_t)numKept * sizeof *step->dxRow);
   for (int64_t list = 0; list < 2 * numRanks * step->numInstances; list++) {
     int64_t s = list % numRanks;
     for (int64_t i = step->keptSegments[list]; i < step->keptSegments[list + 1];
          i++)
       step->gRow[i] += s * stride - step->backRecvOffsets[s];
   }
-  if (step->layer->routerGrad != lrmoeRouterGradExecutor) return;
+  if (step->layer->routerGrad != lrmoeRouterGradExecutor) return lrmoeSuccess;
   for (int64_t i = 0; i < numRanks * step->numInstances; i++) {
     const struct lrmoeSegment *segment = &step->segments[i];
     int64_t s = i / step->numInstances;
     for (int64_t p = segment->local; p < segment->local + segment->count; p++)
       step->allRows[p] += s * stride - step->backRecvOffsets[s];
   }
+  return lrmoeSuccess;
 }
 
 /* Rows that each rank has written here, against what this rank expects. */
@@ -266,7 +303,7 @@ static lrmoeResult_t sendFused(struct lrmoeStep *step, const void *x,
     each[r] = r;
   for (int64_t r = 0; r < numRanks; r++)
     counts[r] = step->backOffsets[r + 1] - step->backOffsets[r];
-  spreadRows(step);
+  LRMOE_CHECK(spreadRows(step));
   const struct lrmoeExchange exchange = {
       counts, each, counts + numRanks, each, sizeof *counts, 0};
   LRMOE_CHECK(exchangeRows(step, x, 0, &exchange));

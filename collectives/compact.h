@@ -5,14 +5,30 @@
 #include "collectives/route.h"
 #include "collectives/step.h"
 
+/* Where kept pairs' words lie, device: pieces for copyPieces. */
+struct lrmoeWords {
+  int64_t numPieces;
+  int64_t maxWords;
+  int64_t *handoff; /* [numPieces] where each begins in the handoff ... */
+  int64_t *wire;    /* [numPieces] ... and on the wire */
+  int64_t *counts;  /* [numPieces] */
+};
+
 /* Works out which rows cross and lays the handoff out.  Local. */
 lrmoeResult_t lrmoeCompactRoute(struct lrmoeStep *step);
 
-/* Rows of g that leave this rank, and of dx that come back, of each token. */
-struct lrmoeLists lrmoeCompactTokenLists(const struct lrmoeStep *step);
+/* Makes step->tokenLists: rows of g that leave this rank, and of dx that come
+ * back, of each token. */
+lrmoeResult_t lrmoeCompactTokenLists(struct lrmoeStep *step);
 
 /* Whether a kept pair's executor needs its row of x, and its alpha, again. */
 int lrmoeCompactComesWithX(const struct lrmoeStep *step, int64_t pair);
+
+/* The kept pairs' words as one piece per list of this rank's handoff, in the
+ * handoff and by (source, instance, stayed before moved); those that come with
+ * x alone, or all. */
+lrmoeResult_t lrmoeCompactWords(struct lrmoeStep *step, int isMovedOnly,
+                                struct lrmoeWords *words);
 
 /* Rows of a region that belong to one peer when peers write into it. */
 int64_t lrmoeWindowStride(const struct lrmoeRegion *region, int numRanks);

@@ -6,6 +6,8 @@
  * the tokens of its own forward pairs since dispatch, and those of pairs that
  * moved here since selection. */
 #include "collectives/compact.h"
+#include "collectives/device_route.h"
+#include "collectives/handoff.h"
 #include "collectives/route.h"
 
 #include <string.h>
@@ -175,67 +177,28 @@ static int64_t countListed(const struct lrmoeStep *step,
   return count;
 }
 
-/* First handoff row of every list, and what follows from it. */
 static lrmoeResult_t layOutHandoff(struct lrmoeStep *step) {
   int32_t numRanks = step->plan->numRanks;
   int64_t numLists = (int64_t)step->numInstances * 2 * numRanks;
-  size_t bytes = (size_t)(numRanks + 1) * sizeof(int64_t);
-  int64_t *offsets = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffOffsets,
-                            step->numInstances + 1, &offsets));
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayKeptSegments, numLists + 1,
-                            &step->keptSegments));
-  memset(step->keptRecvOffsets, 0, bytes);
-  memset(step->alphaRecvOffsets, 0, bytes);
-  int64_t numKept = 0;
-  for (int64_t i = 0; i < numLists; i++) {
-    struct pairList list = {(int32_t)(i / numRanks / 2),
-                            (int32_t)(i % numRanks), (int)(i / numRanks % 2)};
-    if (i % (2 * (int64_t)numRanks) == 0) offsets[list.instance] = numKept;
-    int64_t count = countListed(step, &list);
-    step->keptSegments[i] = numKept;
-    numKept += count;
-    step->keptRecvOffsets[list.source + 1] += count;
-    if (list.isMoved) step->alphaRecvOffsets[list.source + 1] += count;
-  }
-  offsets[step->numInstances] = numKept;
-  step->keptSegments[numLists] = numKept;
-  for (int32_t s = 0; s < numRanks; s++) {
-    step->keptRecvOffsets[s + 1] += step->keptRecvOffsets[s];
-    step->alphaRecvOffsets[s + 1] += step->alphaRecvOffsets[s];
-  }
-  step->handoff.offsets = offsets;
-  step->handoff.numPairs = numKept;
-  step->handoff.numInstances = step->numInstances;
-  return lrmoeSuccess;
+  int64_t *lengths = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayLengths, numLists, &lengths));
+  for (int64_t i = 0; i < numLists; i++)
+    lengths[i] =
+        countListed(step, &(struct pairList){(int32_t)(i / numRanks / 2),
+                                             (int32_t)(i % numRanks),
+                                             (int)(i / numRanks % 2)});
+  return lrmoeHandoffLayOut(step, lengths);
 }
 
 static lrmoeResult_t reserveHandoff(struct lrmoeStep *step) {
-  lrmoeHandoff_t *handoff = &step->handoff;
-  int64_t numKept = handoff->numPairs;
-  int64_t *stayed = NULL;
-  int32_t *experts = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffStayed, step->numInstances,
-                            &stayed));
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffExperts, step->numInstances,
-                            &experts));
+  int64_t numKept = step->handoff.numPairs;
   LRMOE_CHECK(
       LRMOE_RESERVE(step, lrmoeArrayHandoffRows, 4 * numKept, &step->fwdRow));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffWeights, numKept,
                             &step->backWeights));
   step->gRow = step->fwdRow + numKept;
   step->backXRow = step->fwdRow + 2 * numKept;
-  step->dxRow = step->fwdRow + 3 * numKept;
-  for (int32_t j = 0; j < step->numInstances; j++) {
-    int64_t moved = ((int64_t)j * 2 + 1) * step->plan->numRanks;
-    stayed[j] = step->keptSegments[moved] - handoff->offsets[j];
-    experts[j] = lrmoeStepExpert(step, j);
-  }
-  handoff->stayed = stayed;
-  handoff->experts = experts;
-  handoff->x = step->xRows;
-  lrmoeMeterAdd(&step->meter,
-                numKept * (int64_t)(4 * sizeof(int64_t) + 2 * sizeof(float)));
+  step->dxRow = step->gRow;
   return lrmoeSuccess;
 }
 
@@ -335,7 +298,6 @@ static void numberSource(struct lrmoeStep *step, int32_t s, int64_t *marks) {
       int64_t token = step->gRow[i];
       if (step->fwdRow[i] < 0) step->backXRow[i] = xMarks[token];
       step->gRow[i] = isDedup ? marks[token] : wireRow++;
-      step->dxRow[i] = step->gRow[i];
     }
   }
   if (!isDedup) step->backRecvOffsets[s + 1] = wireRow;
@@ -370,6 +332,7 @@ static lrmoeResult_t routeExecutor(struct lrmoeStep *step) {
 
 lrmoeResult_t lrmoeCompactRoute(struct lrmoeStep *step) {
   step->handoff = (lrmoeHandoff_t)LRMOE_HANDOFF_INITIALIZER;
+  if (step->route.flags) return lrmoeDeviceRouteLists(step);
   LRMOE_CHECK(routeSource(step));
   return routeExecutor(step);
 }

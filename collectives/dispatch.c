@@ -180,13 +180,13 @@ static lrmoeResult_t openRows(struct lrmoeStep *step, int64_t numRows) {
 static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x) {
   struct lrmoeLayer *layer = step->layer;
   int64_t numRows = step->rowOffsets[layer->comm->numRanks];
-  int64_t *tokens = NULL;
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayRowTokens, numRows, step->rowTokens,
-                           &tokens));
-  const struct lrmoeGather pack = {{x, tokens, layer->type, layer->hidden},
-                                   numRows,
-                                   layer->type,
-                                   layer->send.data};
+                           &step->device.rowTokens));
+  const struct lrmoeGather pack = {
+      {x, step->device.rowTokens, layer->type, layer->hidden},
+      numRows,
+      layer->type,
+      layer->send.data};
   LRMOE_RUN(layer->backend, gather, &pack, step->stream);
   const struct lrmoeExchange exchange = {layer->send.data, step->rowOffsets,
                                          step->xRows,      step->recvRowOffsets,

@@ -69,6 +69,7 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
   layer->savedState = config->savedState;
   layer->routerGrad = config->routerGrad;
   layer->gatherRanks = lrmoeParamGet(lrmoeParamGatherRanks);
+  if (!layer->gatherRanks) layer->gatherRanks = layer->backend->isHost ? 4 : 16;
   layer->rowBytes = config->hidden * (int64_t)lrmoeTypeBytes(config->dtype);
   const int64_t agreed[] = {config->hidden,
                             config->ffn,

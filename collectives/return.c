@@ -7,6 +7,7 @@
  * loss scaler (design invariant 8). */
 #include "collectives/alpha.h"
 #include "collectives/compact.h"
+#include "collectives/device_route.h"
 #include "collectives/replica.h"
 #include "collectives/route.h"
 #include "collectives/span.h"
@@ -22,35 +23,30 @@ static lrmoeResult_t packDAlpha(struct lrmoeStep *step, float **send,
   int64_t numKept = step->handoff.numPairs;
   int64_t bytes =
       (numKept + step->keptOffsets[numRanks]) * (int64_t)sizeof(float);
-  int64_t *places = NULL;
-  int64_t *device = NULL;
-  int64_t count = 0;
+  struct lrmoeWords words;
   LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockWords, bytes, send));
   *recv = *send + numKept;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut, numKept, &places));
-  for (int64_t s = 0; s < numRanks; s++)
-    for (int64_t j = 0; j < 2 * (int64_t)step->numInstances; j++) {
-      const int64_t *list = &step->keptSegments[j * numRanks + s];
-      for (int64_t row = list[0]; row < list[1]; row++)
-        places[count++] = row;
-    }
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, numKept, places, &device));
-  LRMOE_RUN(step->layer->backend, gatherWords, numKept, device, step->dAlpha,
-            *send, step->stream);
+  LRMOE_CHECK(lrmoeCompactWords(step, 0, &words));
+  const struct lrmoePieces pieces = {
+      words.numPieces, words.maxWords, words.handoff, words.wire,
+      words.counts,    step->dAlpha,   *send};
+  LRMOE_RUN(step->layer->backend, copyPieces, &pieces, step->stream);
   return lrmoeSuccess;
 }
 
-/* Source: pairs in the order in which their d(alpha) comes. */
-static lrmoeResult_t listDAlpha(struct lrmoeStep *step, int64_t **pairs,
+/* Source: pairs in the order in which their d(alpha) comes; device. */
+static lrmoeResult_t listDAlpha(struct lrmoeStep *step, int64_t **device,
                                 int64_t *count) {
   int isExecutor = step->layer->routerGrad == lrmoeRouterGradExecutor;
   const int64_t *order = isExecutor ? step->wire : step->keptWire;
+  int64_t *pairs = NULL;
   *count =
       isExecutor ? step->numPairs : step->keptOffsets[step->plan->numRanks];
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsIn, *count, pairs));
+  if (step->route.flags) return lrmoeDeviceRoutePairs(step, device);
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsIn, *count, &pairs));
   for (int64_t i = 0; i < *count; i++)
-    (*pairs)[i] = step->sorted[order[i]];
-  return lrmoeSuccess;
+    pairs[i] = step->sorted[order[i]];
+  return LRMOE_UPLOAD(step, lrmoeArrayWordsIn, *count, pairs, device);
 }
 
 /* Source: d(alpha) from wire order to the pairs. */
@@ -65,11 +61,9 @@ static lrmoeResult_t unpackDAlpha(struct lrmoeStep *step, const float *recv,
               step->stream);
     return lrmoeSuccess;
   }
-  int64_t *pairs = NULL;
   int64_t *device = NULL;
   int64_t count = 0;
-  LRMOE_CHECK(listDAlpha(step, &pairs, &count));
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsIn, count, pairs, &device));
+  LRMOE_CHECK(listDAlpha(step, &device, &count));
   LRMOE_RUN(backend, clear, dWeights, bytes, step->stream);
   LRMOE_RUN(backend, scatterWords, count, device, recv, dWeights, step->stream);
   return lrmoeSuccess;
@@ -93,28 +87,31 @@ static lrmoeResult_t pushSums(struct lrmoeStep *step, struct lrmoeSums *sums) {
   return lrmoeSuccess;
 }
 
-/* Source: rows that came home, of each token.  They lie in the window where
- * they were pushed, a stretch per executor, or in one sequence. */
-static lrmoeResult_t listTokens(struct lrmoeStep *step, int isPushed) {
-  const struct lrmoeLists lists = lrmoeCompactTokenLists(step);
-  int64_t *offsets = NULL;
-  LRMOE_CHECK(lrmoeListsMake(step, &lists, &offsets));
-  int64_t *list = offsets + lists.numOut + 1;
+/* Source: from rows in one sequence to where they were pushed, a stretch per
+ * executor. */
+static lrmoeResult_t spreadList(struct lrmoeStep *step) {
   int32_t numRanks = step->plan->numRanks;
   int64_t stride = lrmoeWindowStride(&step->layer->back, numRanks);
-  for (int64_t i = 0; i < lists.numRows && isPushed; i++) {
-    int32_t d = 0;
-    while (list[i] >= step->backOffsets[d + 1])
-      d++;
-    list[i] += d * stride - step->backOffsets[d];
-  }
-  return lrmoeListsUpload(step, &lists, offsets, &step->tokenLists);
+  if (step->route.flags) return lrmoeDeviceRouteSpreadHome(step, stride);
+  int64_t numRows = step->backOffsets[numRanks];
+  int64_t *list = step->tokenLists + step->numTokens + 1;
+  int64_t *places = NULL;
+  int64_t *device = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut, numRows, &places));
+  for (int32_t d = 0; d < numRanks; d++)
+    for (int64_t i = step->backOffsets[d]; i < step->backOffsets[d + 1]; i++)
+      places[i] = i + d * stride - step->backOffsets[d];
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, numRows, places, &device));
+  LRMOE_RUN(step->layer->backend, gatherIndices, numRows, list, device, list,
+            step->stream);
+  return lrmoeSuccess;
 }
 
 /* Source: adds the rows of each token. */
 static lrmoeResult_t addRows(struct lrmoeStep *step, int isPushed, void *dx) {
   int64_t numTokens = step->numTokens;
-  if (!step->tokenLists) LRMOE_CHECK(listTokens(step, isPushed));
+  if (!step->tokenLists) LRMOE_CHECK(lrmoeCompactTokenLists(step));
+  if (isPushed) LRMOE_CHECK(spreadList(step));
   const struct lrmoeSums sums = {step->tokenLists, numTokens, 0, numTokens};
   return lrmoeSumListed(step, &sums, step->layer->back.data, NULL, dx);
 }
@@ -146,6 +143,7 @@ static lrmoeResult_t markNonFinite(struct lrmoeStep *step, void *dx) {
   int64_t *device = NULL;
   int64_t count = 0;
   if (!step->stats.nonFiniteDropped) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeSelectionFetch(step));
   LRMOE_CHECK(listNonFinite(step, &tokens, &count));
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, count, tokens, &device));
   LRMOE_RUN(layer->backend, spoilRows, count, device, layer->rowBytes, dx,
@@ -158,13 +156,11 @@ static lrmoeResult_t markNonFinite(struct lrmoeStep *step, void *dx) {
 static lrmoeResult_t giveSums(struct lrmoeStep *step, int isPushed) {
   struct lrmoeLayer *layer = step->layer;
   const lrmoeHandoff_t *handoff = &step->handoff;
-  const struct lrmoeLists lists = {lrmoeArrayRowLists, handoff->numPairs,
-                                   step->dxRow, handoff->numRows};
+  const struct lrmoeLists lists = {lrmoeBlockRowLists, handoff->numPairs,
+                                   step->deviceDxRow, handoff->numRows};
   int64_t *offsets = NULL;
-  int64_t *device = NULL;
   LRMOE_CHECK(lrmoeListsMake(step, &lists, &offsets));
-  LRMOE_CHECK(lrmoeListsUpload(step, &lists, offsets, &device));
-  struct lrmoeSums sums = {device, lists.numOut, 0, lists.numOut};
+  struct lrmoeSums sums = {offsets, lists.numOut, 0, lists.numOut};
   if (isPushed) return pushSums(step, &sums);
   lrmoeMeterAdd(&step->meter, handoff->numRows * layer->rowBytes);
   return lrmoeSumListed(step, &sums, layer->pairRows.data, NULL,

@@ -225,6 +225,8 @@ static lrmoeResult_t listWirePlaces(struct lrmoeStep *step) {
 static lrmoeResult_t uploadRoute(struct lrmoeStep *step) {
   struct lrmoeStepDevice *device = &step->device;
   int64_t numPairs = step->numPairs;
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySorted, numPairs, step->sorted,
+                           &device->sorted));
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySortedTokens, numPairs,
                            step->sortedTokens, &device->sortedTokens));
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySortedWeights, numPairs,
@@ -282,39 +284,24 @@ lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
-void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,
-                      int64_t *offsets, int64_t *list) {
-  memset(offsets, 0, (size_t)(numTokens + 1) * sizeof *offsets);
-  for (int64_t i = 0; i < numRows; i++)
-    offsets[tokens[i] + 1]++;
-  /* Shift by one place: offsets[t + 1] becomes the cursor of token t. */
-  int64_t sum = 0;
-  for (int64_t t = 0; t < numTokens; t++) {
-    int64_t count = offsets[t + 1];
-    offsets[t + 1] = sum;
-    sum += count;
-  }
-  for (int64_t i = 0; i < numRows; i++)
-    list[offsets[tokens[i] + 1]++] = i;
-}
-
-static int64_t lengthOf(const struct lrmoeLists *lists) {
-  return lists->numOut + 1 + lists->numRows;
-}
-
 lrmoeResult_t lrmoeListsMake(struct lrmoeStep *step,
                              const struct lrmoeLists *lists,
                              int64_t **offsets) {
-  LRMOE_CHECK(LRMOE_RESERVE(step, lists->array, lengthOf(lists), offsets));
-  lrmoeRouteInvert(lists->numRows, lists->target, lists->numOut, *offsets,
-                   *offsets + lists->numOut + 1);
+  int64_t length = 2 * lists->numOut + 1 + lists->numRows;
+  int64_t *made = NULL; /* offsets, list, room for the backend */
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lists->block,
+                                    length * (int64_t)sizeof *made, &made));
+  const struct lrmoeInversion inversion = {
+      .numItems = lists->numRows,
+      .targets = lists->target,
+      .numLists = lists->numOut,
+      .offsets = made,
+      .list = made + lists->numOut + 1,
+      .work = made + lists->numOut + 1 + lists->numRows,
+  };
+  LRMOE_RUN(step->layer->backend, invert, &inversion, step->stream);
+  *offsets = made;
   return lrmoeSuccess;
-}
-
-lrmoeResult_t lrmoeListsUpload(struct lrmoeStep *step,
-                               const struct lrmoeLists *lists,
-                               const int64_t *offsets, int64_t **device) {
-  return LRMOE_UPLOAD(step, lists->array, lengthOf(lists), offsets, device);
 }
 
 lrmoeResult_t lrmoeSumListed(struct lrmoeStep *step,
@@ -335,9 +322,7 @@ lrmoeResult_t lrmoeSumRows(struct lrmoeStep *step,
                            const struct lrmoeLists *lists, const void *rows,
                            const float *weights, void *out) {
   int64_t *offsets = NULL;
-  int64_t *device = NULL;
   LRMOE_CHECK(lrmoeListsMake(step, lists, &offsets));
-  LRMOE_CHECK(lrmoeListsUpload(step, lists, offsets, &device));
-  const struct lrmoeSums sums = {device, lists->numOut, 0, lists->numOut};
+  const struct lrmoeSums sums = {offsets, lists->numOut, 0, lists->numOut};
   return lrmoeSumListed(step, &sums, rows, weights, out);
 }

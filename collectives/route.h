@@ -31,21 +31,18 @@ lrmoeResult_t lrmoeRouteRows(struct lrmoeStep *step,
 /* Rows that belong to out rows, row i to target[i]: rows that are added up, or
  * the places that a row goes to. */
 struct lrmoeLists {
-  enum lrmoeStepArray array; /* for the lists */
+  enum lrmoeStepBlock block; /* for the lists */
   int64_t numRows;
-  const int64_t *target; /* [numRows] */
+  const int64_t *target; /* device [numRows] */
   int64_t numOut;
 };
 
-/* Lists each out row's rows in row order: offsets [numOut + 1], then the list
- * [numRows]; and brings them to the backend. */
+/* Lists each out row's rows in row order, on the backend: *offsets [numOut +
+ * 1], then the list [numRows]. */
 lrmoeResult_t lrmoeListsMake(struct lrmoeStep *step,
                              const struct lrmoeLists *lists, int64_t **offsets);
-lrmoeResult_t lrmoeListsUpload(struct lrmoeStep *step,
-                               const struct lrmoeLists *lists,
-                               const int64_t *offsets, int64_t **device);
 
-/* Out rows [first, last) of uploaded lists. */
+/* Out rows [first, last) of lists. */
 struct lrmoeSums {
   const int64_t *offsets; /* device, whole lists */
   int64_t numOut;
@@ -59,13 +56,9 @@ lrmoeResult_t lrmoeSumListed(struct lrmoeStep *step,
                              const struct lrmoeSums *sums, const void *rows,
                              const float *weights, void *out);
 
-/* Lists, uploads and sums, all out rows. */
+/* Lists and sums, all out rows. */
 lrmoeResult_t lrmoeSumRows(struct lrmoeStep *step,
                            const struct lrmoeLists *lists, const void *rows,
                            const float *weights, void *out);
-
-/* Rows of each token, in row order: offsets [T + 1] and list [numRows]. */
-void lrmoeRouteInvert(int64_t numRows, const int64_t *tokens, int64_t numTokens,
-                      int64_t *offsets, int64_t *list);
 
 #endif

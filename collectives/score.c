@@ -31,14 +31,10 @@ static uint64_t saltOf(const struct lrmoeStep *step) {
 lrmoeResult_t lrmoeScorePairs(struct lrmoeStep *step, const void *g) {
   const struct lrmoeLayer *layer = step->layer;
   float *norms = NULL;
-  int64_t *pairs = NULL;
   LRMOE_CHECK(lrmoeStepReserveBlock(
       step, lrmoeBlockKeys, step->numPairs * (int64_t)sizeof *step->deviceKeys,
       &step->deviceKeys));
   LRMOE_CHECK(tokenNorms(step, g, &norms));
-  if (step->config.metric == lrmoeMetricRandom)
-    LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySorted, step->numPairs,
-                             step->sorted, &pairs));
   const struct lrmoeScores args = {
       .metric = step->config.metric,
       .numPairs = step->numPairs,
@@ -48,7 +44,7 @@ lrmoeResult_t lrmoeScorePairs(struct lrmoeStep *step, const void *g) {
       .phiNorms = step->phiSorted,
       .tokens = step->device.sortedTokens,
       .gNorms = norms,
-      .pairs = pairs,
+      .pairs = step->device.sorted,
       .salt = saltOf(step),
       .keys = step->deviceKeys,
   };

@@ -13,6 +13,7 @@
 #include "base/config.h"
 #include "base/hash.h"
 #include "collectives/alpha.h"
+#include "collectives/device_route.h"
 #include "collectives/replica.h"
 #include "collectives/reroute.h"
 #include "collectives/score.h"
@@ -96,6 +97,8 @@ static lrmoeResult_t begin(struct lrmoeStep *step, const void *g,
   step->stats = (lrmoeStepStats_t)LRMOE_STEP_STATS_INITIALIZER;
   step->isFused = 0;
   step->tokenLists = NULL;
+  step->route = (struct lrmoeDeviceRoute){0};
+  step->kept = NULL;
   step->numPut = 0;
   return lrmoeSuccess;
 }
@@ -117,13 +120,14 @@ static void countKept(struct lrmoeStep *step) {
   int64_t numLocal = step->instanceOffsets[step->numInstances];
   step->stats.pairs = step->numPairs;
   step->stats.executed = numLocal;
+  step->stats.savedBytes = savedBytes(step);
+  if (step->route.flags) return; /* lrmoeDeviceRouteTake has the rest */
   for (int64_t i = 0; i < step->numTokens * step->layer->topk; i++)
     step->stats.kept += step->kept[i];
   for (int64_t i = 0; i < numLocal; i++)
     step->stats.executedKept += step->keptLocal[i];
   step->stats.executedKept += step->numMoved;
   step->stats.movedIn = step->numMoved;
-  step->stats.savedBytes = savedBytes(step);
   if (step->config.metric == lrmoeMetricAll) return;
   for (int64_t i = 0; i < step->numPairs; i++)
     step->stats.nonFiniteDropped +=
@@ -131,8 +135,10 @@ static void countKept(struct lrmoeStep *step) {
 }
 
 static lrmoeResult_t selectPairs(struct lrmoeStep *step, const void *g) {
-  LRMOE_CHECK(reserveKept(step));
-  LRMOE_CHECK(lrmoeRerouteBegin(step));
+  if (!lrmoeDeviceRouteIsPossible(step)) {
+    LRMOE_CHECK(reserveKept(step));
+    LRMOE_CHECK(lrmoeRerouteBegin(step));
+  }
   if (step->config.metric == lrmoeMetricAll) {
     keepAll(step);
     return lrmoeSuccess;

@@ -5,8 +5,10 @@
  * across experts by (source, token, slot); where pairs may move, the tokens of
  * those that may (of experts with replicas), because an executor has to know
  * which rows it will get.  The backend puts the keys into (expert, source,
- * ordinal) order and selects; the host reads the flags, which is the one time
- * in a backward that it waits for a device. */
+ * ordinal) order and selects; then the host waits for a device, the one time in
+ * a backward: for counts where the route is worked out on the device
+ * (device_route.h), else for the flags. */
+#include "collectives/device_route.h"
 #include "collectives/reroute.h"
 #include "collectives/select.h"
 
@@ -185,8 +187,7 @@ static lrmoeResult_t layOutSelection(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
-/* Flags of all pairs by (expert, source, ordinal), to be read after the stream
- * has been waited for. */
+/* Flags of all pairs by (expert, source, ordinal), device. */
 static lrmoeResult_t selectOnDevice(struct lrmoeStep *step,
                                     const struct gathered *all,
                                     uint8_t **flags) {
@@ -204,8 +205,8 @@ static lrmoeResult_t selectOnDevice(struct lrmoeStep *step,
   selection.args.flags = deviceFlags;
   LRMOE_RUN(backend, copyPieces, &selection.pieces, step->stream);
   LRMOE_RUN(backend, selectTop, &selection.args, step->stream);
-  return lrmoeStepDownload(step, lrmoeArrayFlags, deviceFlags, all->numPairs,
-                           flags);
+  *flags = deviceFlags;
+  return lrmoeSuccess;
 }
 
 /* Flags of one expert, in (source, ordinal) order, to source and executor, with
@@ -326,11 +327,14 @@ static lrmoeResult_t selectLayer(struct lrmoeStep *step,
   return result;
 }
 
-/* Copies to the host what it has to read, waits, and checks the tags. */
+static lrmoeResult_t readKeys(struct lrmoeStep *step) {
+  return lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
+                           step->numPairs * (int64_t)sizeof *step->keys,
+                           &step->keys);
+}
+
+/* Copies the heads to the host, waits, and checks the tags. */
 static lrmoeResult_t readBack(struct lrmoeStep *step, struct gathered *all) {
-  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
-                                step->numPairs * (int64_t)sizeof *step->keys,
-                                &step->keys));
   LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayScratch2, all->deviceHeads,
                                 all->headOffsets[step->plan->numRanks],
                                 &all->heads));
@@ -346,11 +350,22 @@ lrmoeResult_t lrmoeSelectGather(struct lrmoeStep *step) {
     uint32_t *keys = NULL;
     LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayAllKeys, all.deviceKeys,
                                   all.numPairs * (int64_t)sizeof *keys, &keys));
+    LRMOE_CHECK(readKeys(step));
     LRMOE_CHECK(readBack(step, &all));
     return selectLayer(step, &all, keys);
   }
+  uint8_t *deviceFlags = NULL;
   uint8_t *flags = NULL;
-  LRMOE_CHECK(selectOnDevice(step, &all, &flags));
+  LRMOE_CHECK(selectOnDevice(step, &all, &deviceFlags));
+  if (lrmoeDeviceRouteIsPossible(step)) {
+    LRMOE_CHECK(lrmoeDeviceRouteCount(step, deviceFlags));
+    LRMOE_CHECK(readBack(step, &all));
+    lrmoeDeviceRouteTake(step);
+    return lrmoeSuccess;
+  }
+  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayFlags, deviceFlags,
+                                all.numPairs, &flags));
+  LRMOE_CHECK(readKeys(step));
   LRMOE_CHECK(readBack(step, &all));
   return takeExperts(step, &all, flags);
 }

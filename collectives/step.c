@@ -6,6 +6,7 @@
 #include "collectives/step.h"
 
 #include "base/config.h"
+#include "collectives/device_route.h"
 #include "collectives/replica.h"
 #include "collectives/route.h"
 
@@ -353,7 +354,9 @@ lrmoeResult_t lrmoeStepPrepare(lrmoeStep_t step, lrmoePlan_t plan,
 
 lrmoeResult_t lrmoeStepGetKept(lrmoeStep_t step, uint8_t *kept) {
   LRMOE_REQUIRE(step && kept, "step or kept is NULL");
-  LRMOE_REQUIRE(step->kept, "lrmoeSelect has not run on this step");
+  LRMOE_REQUIRE(step->kept || step->route.flags,
+                "lrmoeSelect has not run on this step");
+  LRMOE_CHECK(lrmoeSelectionFetch(step));
   memcpy(kept, step->kept,
          (size_t)(step->numTokens * step->layer->topk) * sizeof *kept);
   return lrmoeSuccess;

@@ -58,9 +58,8 @@ enum lrmoeStepArray {
   lrmoeArrayReplicaSlots,
   lrmoeArrayAllRows,
   lrmoeArrayWirePlaces,
-  lrmoeArrayRowLists,   /* pairs of each row that this rank sends */
-  lrmoeArrayTokenLists, /* rows of each token that come home */
   lrmoeArrayWordsOut,   /* places of words to be packed ... */
+  lrmoeArrayWordPieces, /* words of lists as pieces */
   lrmoeArrayWordsIn,    /* ... and where those that come go */
   lrmoeArrayKeys,
   lrmoeArrayAllKeys,
@@ -74,8 +73,12 @@ enum lrmoeStepArray {
   lrmoeArrayHandoffRows, /* fwdRow, gRow, xRow, dxRow in one */
   lrmoeArrayHandoffWeights,
   lrmoeArrayKeptSegments,
-  lrmoeArrayScratch,  /* of one phase */
-  lrmoeArrayScratch2, /* of one phase */
+  lrmoeArrayLengths,     /* of the handoff's lists */
+  lrmoeArrayRouteTable,  /* ranges of flags */
+  lrmoeArrayRouteCounts, /* what is in them */
+  lrmoeArrayShifts,      /* from one sequence of rows to stretches */
+  lrmoeArrayScratch,     /* of one phase */
+  lrmoeArrayScratch2,    /* of one phase */
   lrmoeNumStepArrays
 };
 
@@ -93,7 +96,12 @@ enum lrmoeStepBlock {
   lrmoeBlockFlags,
   lrmoeBlockHeads,
   lrmoeBlockDAlpha,
-  lrmoeBlockWords, /* of one phase: words on their way */
+  lrmoeBlockWords,      /* of one phase: words on their way */
+  lrmoeBlockIndices,    /* of one phase: indices in another order */
+  lrmoeBlockRoute,      /* marks, their numbers, and counts */
+  lrmoeBlockHandoff,    /* fwdRow, gRow, xRow, dxRow, weights */
+  lrmoeBlockRowLists,   /* pairs of each row that this rank sends */
+  lrmoeBlockTokenLists, /* rows of each token that come home */
   lrmoeNumStepBlocks
 };
 
@@ -112,12 +120,24 @@ struct lrmoeMeter {
 
 /* Arrays that the host filled in for the forward pass, as kernels see them. */
 struct lrmoeStepDevice {
+  int64_t *sorted;       /* [numPairs] */
   int64_t *sortedTokens; /* [numPairs] */
   float *sortedWeights;  /* [numPairs] */
   int64_t *wire;         /* [numPairs] */
   int64_t *wirePlaces;   /* [local] */
+  int64_t *rowTokens;    /* [rows] */
   int64_t *xRow;         /* [local] */
   float *alpha;          /* [local] */
+};
+
+/* A backward's route on the device (device_route.h). */
+struct lrmoeDeviceRoute {
+  const uint8_t *flags; /* device: of all pairs; NULL: the host has the route */
+  int64_t *table;       /* device: ranges of flags */
+  int64_t *rankLists;   /* [G + 1] lists of each executor */
+  int64_t *counts;      /* what the host reads */
+  int64_t ownMost;      /* pairs of a range of the source */
+  int64_t localMost;    /* and of the executor */
 };
 
 /* "Device" marks what lies in the backend's memory; all else is the host's. */
@@ -195,6 +215,9 @@ struct lrmoeStep {
    * the send region; NULL where they went elsewhere. */
   int64_t *tokenLists;
 
+  int64_t *devicePackTokens; /* device: packTokens of a route on the device */
+  struct lrmoeDeviceRoute route;
+
   /* Backward, as executor. */
   uint8_t *keptLocal;    /* [local] kept, executed here, state at hand */
   int64_t *movedOffsets; /* [numInstances, G] + 1: pairs that come with x, of
@@ -210,7 +233,9 @@ struct lrmoeStep {
   int64_t *fwdRow;       /* [handoff], as gRow and xRow what `handoff` shows */
   int64_t *gRow;         /* [handoff] */
   int64_t *backXRow;     /* [handoff] */
-  int64_t *dxRow;        /* [handoff] place of its dx, without gaps */
+  int64_t *dxRow;        /* [handoff] place of its dx, without gaps: gRow, or
+                           behind backXRow */
+  int64_t *deviceDxRow;  /* device, the same */
   float *backWeights;    /* [handoff] */
   float *dAlpha;         /* device [handoff] */
   lrmoeHandoff_t handoff;

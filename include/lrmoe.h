@@ -1279,7 +1279,8 @@ lrmoeResult_t lrmoeReplicaReduce(lrmoeLayer_t layer, lrmoeStream_t stream);
 lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
                           lrmoeStream_t stream);
 
-/* Kept flags [T, k] of this rank's pairs, 1 or 0, after lrmoeSelect. */
+/* Kept flags [T, k] of this rank's pairs, 1 or 0, after lrmoeSelect; host.  On
+ * a device it may wait for the stream of the step's last call. */
 lrmoeResult_t lrmoeStepGetKept(lrmoeStep_t step, uint8_t *kept);
 
 /* Of this rank, for the step's last backward.  Times are those of the calls: on

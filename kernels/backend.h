@@ -22,6 +22,7 @@
 #define LRMOE_KERNELS_BACKEND_H
 
 #include "kernels/expert.h"
+#include "kernels/lists.h"
 #include "kernels/rows.h"
 
 #define LRMOE_BACKEND_ABI 3
@@ -157,6 +158,10 @@ struct lrmoeBackend {
   lrmoeResult_t (*gatherWords)(int64_t count, const int64_t *index,
                                const void *from, void *to,
                                lrmoeStream_t stream);
+  /* The same of indices; `index` and `to` may be one array. */
+  lrmoeResult_t (*gatherIndices)(int64_t count, const int64_t *index,
+                                 const int64_t *from, int64_t *to,
+                                 lrmoeStream_t stream);
   /* to[index[i]] = from[i]; an index of -1 is left out, none comes twice. */
   lrmoeResult_t (*scatterWords)(int64_t count, const int64_t *index,
                                 const void *from, void *to,
@@ -166,6 +171,21 @@ struct lrmoeBackend {
   lrmoeResult_t (*scores)(const struct lrmoeScores *args, lrmoeStream_t stream);
   lrmoeResult_t (*selectTop)(const struct lrmoeSelection *args,
                              lrmoeStream_t stream);
+
+  /* Routes (lists.h). */
+  lrmoeResult_t (*countFlagged)(const struct lrmoeFlagCount *args,
+                                lrmoeStream_t stream);
+  lrmoeResult_t (*listFlagged)(const struct lrmoeFlagged *args,
+                               lrmoeStream_t stream);
+  /* numbers[i] = sum of the marks (0 or 1) before i; numbers[count] of all. */
+  lrmoeResult_t (*numberMarks)(int64_t count, const uint8_t *marks,
+                               int64_t *numbers, lrmoeStream_t stream);
+  lrmoeResult_t (*listColumns)(const struct lrmoeColumns *args,
+                               lrmoeStream_t stream);
+  lrmoeResult_t (*invert)(const struct lrmoeInversion *args,
+                          lrmoeStream_t stream);
+  lrmoeResult_t (*shiftLists)(const struct lrmoeShifts *args,
+                              lrmoeStream_t stream);
 
   /* Experts of one shape: scratch, GEMM handles, side streams.  `gemm` names a
    * GEMM of the backend, NULL its usual one. */

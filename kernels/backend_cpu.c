@@ -167,6 +167,15 @@ static lrmoeResult_t gatherWords(int64_t count, const int64_t *index,
   return lrmoeSuccess;
 }
 
+static lrmoeResult_t gatherIndices(int64_t count, const int64_t *index,
+                                   const int64_t *from, int64_t *to,
+                                   lrmoeStream_t stream) {
+  (void)stream;
+  for (int64_t i = 0; i < count; i++)
+    to[i] = from[index[i]];
+  return lrmoeSuccess;
+}
+
 static lrmoeResult_t scatterWords(int64_t count, const int64_t *index,
                                   const void *from, void *to,
                                   lrmoeStream_t stream) {
@@ -227,6 +236,50 @@ static lrmoeResult_t selectTop(const struct lrmoeSelection *args,
   return lrmoeSuccess;
 }
 
+/* ---- Routes ---- */
+
+static lrmoeResult_t countFlagged(const struct lrmoeFlagCount *args,
+                                  lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeCountFlagged(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t listFlagged(const struct lrmoeFlagged *args,
+                                 lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeListFlagged(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t numberMarks(int64_t count, const uint8_t *marks,
+                                 int64_t *numbers, lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeNumberMarks(count, marks, numbers);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t listColumns(const struct lrmoeColumns *args,
+                                 lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeListColumns(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t invert(const struct lrmoeInversion *args,
+                            lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeInvert(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t shiftLists(const struct lrmoeShifts *args,
+                                lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeShiftLists(args);
+  return lrmoeSuccess;
+}
+
 const struct lrmoeBackend lrmoeCpuBackend = {
     .abi = LRMOE_BACKEND_ABI,
     .name = "cpu",
@@ -251,10 +304,17 @@ const struct lrmoeBackend lrmoeCpuBackend = {
     .addFloats = addFloats,
     .spoilRows = spoilRows,
     .gatherWords = gatherWords,
+    .gatherIndices = gatherIndices,
     .scatterWords = scatterWords,
     .copyPieces = copyPieces,
     .scores = scores,
     .selectTop = selectTop,
+    .countFlagged = countFlagged,
+    .listFlagged = listFlagged,
+    .numberMarks = numberMarks,
+    .listColumns = listColumns,
+    .invert = invert,
+    .shiftLists = shiftLists,
     .expertOpen = lrmoeExpertCpuOpen,
     .expertClose = lrmoeExpertCpuClose,
     .expertScratchBytes = lrmoeExpertCpuScratchBytes,

@@ -15,7 +15,8 @@
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-programs="perf/moe_backward_perf gpu/gpu_rows gpu/gpu_words gpu/gpu_select gpu/gpu_expert"
+kernels="gpu_rows gpu_words gpu_select gpu_lists gpu_expert"
+programs="moe_backward_perf $kernels"
 most=60 # MiB of a bundle
 limit=${LRMOE_CHECK_SECONDS:-60} # for each of its programs
 
@@ -49,14 +50,11 @@ bundle() {
     cmake -S "$top" -B "$build" -G Ninja >/dev/null
   grep -q '^build gpu_rows:' "$build/build.ninja" ||
     fail 3 "the CUDA backend is not built here: nvcc and cuBLAS are needed"
-  # shellcheck disable=SC2046,SC2086 # names without blanks
-  cmake --build "$build" --target lrmoe lrmoe_cuda \
-    $(basename -a $programs) >/dev/null
+  # shellcheck disable=SC2086 # names without blanks
+  cmake --build "$build" --target lrmoe lrmoe_cuda $programs >/dev/null
   mkdir -p "$folder/bin" "$folder/lib"
   cp "$here/gpu_check.sh" "$folder"
-  for program in $programs; do
-    cp "$build/$program" "$folder/bin"
-  done
+  cp "$build/perf/moe_backward_perf" "$build/gpu"/gpu_* "$folder/bin"
   cp "$build/lib/liblrmoe_cuda.so" "$folder/lib"
   for file in "$folder/bin"/* "$folder/lib/liblrmoe_cuda.so"; do
     for library in $(needed "$file"); do
@@ -90,7 +88,7 @@ check_kernels() {
   "$here/bin/gpu_words" >"$work/first" 2>&1 ||
     ! grep -m 1 'not installed' "$work/first" >&2 ||
     fail 3 "the GPU cannot be used (see above)"
-  for name in gpu_rows gpu_words gpu_select gpu_expert; do
+  for name in $kernels; do
     check "$name"
   done
   if command -v compute-sanitizer >/dev/null; then

@@ -43,6 +43,9 @@ lrmoeResult_t lrmoeCudaAddFloats(int64_t count, const float *from, float *to,
 lrmoeResult_t lrmoeCudaGatherWords(int64_t count, const int64_t *index,
                                    const void *from, void *to,
                                    lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaGatherIndices(int64_t count, const int64_t *index,
+                                     const int64_t *from, int64_t *to,
+                                     lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaScatterWords(int64_t count, const int64_t *index,
                                     const void *from, void *to,
                                     lrmoeStream_t stream);
@@ -54,6 +57,22 @@ lrmoeResult_t lrmoeCudaScores(const struct lrmoeScores *args,
 /* select.cu */
 lrmoeResult_t lrmoeCudaSelectTop(const struct lrmoeSelection *args,
                                  lrmoeStream_t stream);
+
+/* lists.cu */
+lrmoeResult_t lrmoeCudaCountFlagged(const struct lrmoeFlagCount *args,
+                                    lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaListFlagged(const struct lrmoeFlagged *args,
+                                   lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaListColumns(const struct lrmoeColumns *args,
+                                   lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaShiftLists(const struct lrmoeShifts *args,
+                                  lrmoeStream_t stream);
+
+/* numbers.cu */
+lrmoeResult_t lrmoeCudaNumberMarks(int64_t count, const uint8_t *marks,
+                                   int64_t *numbers, lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaInvert(const struct lrmoeInversion *args,
+                              lrmoeStream_t stream);
 
 /* expert.cu */
 lrmoeResult_t lrmoeCudaExpertOpen(const struct lrmoeExpertShape *shape,

@@ -56,6 +56,23 @@ lrmoeResult_t lrmoeCudaGatherWords(int64_t count, const int64_t *index,
   return lrmoeSuccess;
 }
 
+/* Each thread reads its index before it writes there. */
+__global__ void __launch_bounds__(blockThreads)
+    gatherIndicesKernel(int64_t count, const int64_t *index,
+                        const int64_t *from, int64_t *to) {
+  int64_t i = indexOfThread();
+  if (i < count) lrmoeStore(to + i, __ldg(from + lrmoeLoad(index + i)));
+}
+
+lrmoeResult_t lrmoeCudaGatherIndices(int64_t count, const int64_t *index,
+                                     const int64_t *from, int64_t *to,
+                                     lrmoeStream_t stream) {
+  if (count == 0) return lrmoeSuccess;
+  LRMOE_RUN_KERNEL(gatherIndicesKernel, count, blockThreads, stream, count,
+                   index, from, to);
+  return lrmoeSuccess;
+}
+
 __global__ void __launch_bounds__(blockThreads)
     scatterWordsKernel(int64_t count, const int64_t *index,
                        const uint32_t *from, uint32_t *to) {

@@ -6,6 +6,8 @@
  * because every pointer that is to be the device's is checked. */
 #include "guarded.h"
 
+#include "guarded_lists.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,13 +33,13 @@ static void protect(int access) {
   if (arena.used && mprotect(arena.base, arena.used, access)) die("mprotect");
 }
 
-static void enter(void) {
+void guardedEnter(void) {
   pthread_mutex_lock(&arena.lock);
   if (arena.numInside++ == 0) protect(PROT_READ | PROT_WRITE);
   pthread_mutex_unlock(&arena.lock);
 }
 
-static void leave(void) {
+void guardedLeave(void) {
   pthread_mutex_lock(&arena.lock);
   if (--arena.numInside == 0) protect(PROT_NONE);
   pthread_mutex_unlock(&arena.lock);
@@ -48,8 +50,7 @@ static int isDevice(const void *pointer) {
   return arena.base && at >= arena.base && at < arena.base + arenaBytes;
 }
 
-/* Empty arrays may point anywhere. */
-static void mustBeDevice(const void *pointer, int64_t count, const char *what) {
+void guardedMustBeDevice(const void *pointer, int64_t count, const char *what) {
   if (count > 0 && pointer && !isDevice(pointer)) die(what);
 }
 
@@ -76,12 +77,28 @@ static lrmoeResult_t memAlloc(void **pointer, size_t bytes) {
 
 /* Never used again, so that a use after it is a crash. */
 static lrmoeResult_t memFree(void *pointer) {
-  mustBeDevice(pointer, 1, "memFree of host memory");
+  guardedMustBeDevice(pointer, 1, "memFree of host memory");
   return lrmoeSuccess;
 }
 
 static lrmoeResult_t backendAlloc(size_t bytes, void **pointer) {
   return memAlloc(pointer, bytes);
+}
+
+/* Ranks are processes, or threads. */
+static _Thread_local struct guardedCopies copies;
+
+void guardedResetCopies(void) {
+  copies = (struct guardedCopies){0};
+}
+
+struct guardedCopies guardedGetCopies(void) {
+  return copies;
+}
+
+static lrmoeResult_t synchronize(lrmoeStream_t stream) {
+  copies.numWaits++;
+  return lrmoeCpuBackend.synchronize(stream);
 }
 
 static lrmoeResult_t copy(void *to, const void *from, size_t bytes,
@@ -91,9 +108,11 @@ static lrmoeResult_t copy(void *to, const void *from, size_t bytes,
     die("copy to the wrong side");
   if (bytes && isDevice(from) != (kind != lrmoeCopyToDevice))
     die("copy from the wrong side");
-  enter();
+  if (kind == lrmoeCopyToHost) copies.bytesToHost += (int64_t)bytes;
+  if (kind == lrmoeCopyToDevice) copies.bytesToDevice += (int64_t)bytes;
+  guardedEnter();
   if (bytes) memcpy(to, from, bytes);
-  leave();
+  guardedLeave();
   return lrmoeSuccess;
 }
 
@@ -103,130 +122,124 @@ static const char *lastError(void) {
 
 /* ---- Kernels ---- */
 
-/* A call of the CPU backend within the arena. */
-#define INSIDE(call)         \
-  enter();                   \
-  lrmoeResult_t done = call; \
-  leave();                   \
-  return done
-
 static void checkRows(const struct lrmoeRows *rows, int64_t numRows) {
-  mustBeDevice(rows->data, numRows, "rows of host memory");
-  mustBeDevice(rows->index, numRows, "an index of rows in host memory");
+  guardedMustBeDevice(rows->data, numRows, "rows of host memory");
+  guardedMustBeDevice(rows->index, numRows, "an index of rows in host memory");
 }
 
 static lrmoeResult_t clear(void *to, size_t bytes, lrmoeStream_t stream) {
-  mustBeDevice(to, (int64_t)bytes, "clear of host memory");
-  INSIDE(lrmoeCpuBackend.clear(to, bytes, stream));
+  guardedMustBeDevice(to, (int64_t)bytes, "clear of host memory");
+  GUARDED_INSIDE(lrmoeCpuBackend.clear(to, bytes, stream));
 }
 
 static lrmoeResult_t norms(const struct lrmoeNorms *args,
                            lrmoeStream_t stream) {
   checkRows(&args->rows, args->numRows);
-  mustBeDevice(args->out, args->numRows, "norms to host memory");
-  INSIDE(lrmoeCpuBackend.norms(args, stream));
+  guardedMustBeDevice(args->out, args->numRows, "norms to host memory");
+  GUARDED_INSIDE(lrmoeCpuBackend.norms(args, stream));
 }
 
 static lrmoeResult_t gather(const struct lrmoeGather *args,
                             lrmoeStream_t stream) {
   checkRows(&args->rows, args->numRows);
-  mustBeDevice(args->out, args->numRows, "gather to host memory");
-  INSIDE(lrmoeCpuBackend.gather(args, stream));
+  guardedMustBeDevice(args->out, args->numRows, "gather to host memory");
+  GUARDED_INSIDE(lrmoeCpuBackend.gather(args, stream));
 }
 
 static lrmoeResult_t spread(const struct lrmoeSpread *args,
                             lrmoeStream_t stream) {
   checkRows(&args->rows, args->numRows);
-  mustBeDevice(args->offsets, args->numRows, "offsets in host memory");
-  mustBeDevice(args->list, args->numRows, "a list in host memory");
-  mustBeDevice(args->out, args->numRows, "spread to host memory");
-  INSIDE(lrmoeCpuBackend.spread(args, stream));
+  guardedMustBeDevice(args->offsets, args->numRows, "offsets in host memory");
+  guardedMustBeDevice(args->list, args->numRows, "a list in host memory");
+  guardedMustBeDevice(args->out, args->numRows, "spread to host memory");
+  GUARDED_INSIDE(lrmoeCpuBackend.spread(args, stream));
 }
 
 static lrmoeResult_t gatherSum(const struct lrmoeGatherSum *args,
                                lrmoeStream_t stream) {
   checkRows(&args->rows, args->numOut);
-  mustBeDevice(args->offsets, args->numOut, "offsets in host memory");
-  mustBeDevice(args->list, args->numOut, "a list in host memory");
-  mustBeDevice(args->weights, args->numOut, "weights in host memory");
-  mustBeDevice(args->out, args->numOut, "gatherSum to host memory");
-  INSIDE(lrmoeCpuBackend.gatherSum(args, stream));
+  guardedMustBeDevice(args->offsets, args->numOut, "offsets in host memory");
+  guardedMustBeDevice(args->list, args->numOut, "a list in host memory");
+  guardedMustBeDevice(args->weights, args->numOut, "weights in host memory");
+  guardedMustBeDevice(args->out, args->numOut, "gatherSum to host memory");
+  GUARDED_INSIDE(lrmoeCpuBackend.gatherSum(args, stream));
 }
 
 static lrmoeResult_t dotRows(const struct lrmoeDotRows *args,
                              lrmoeStream_t stream) {
   checkRows(&args->a, args->numRows);
   checkRows(&args->b, args->numRows);
-  mustBeDevice(args->divisors, args->numRows, "divisors in host memory");
-  mustBeDevice(args->out, args->numRows, "dotRows to host memory");
-  INSIDE(lrmoeCpuBackend.dotRows(args, stream));
+  guardedMustBeDevice(args->divisors, args->numRows, "divisors in host memory");
+  guardedMustBeDevice(args->out, args->numRows, "dotRows to host memory");
+  GUARDED_INSIDE(lrmoeCpuBackend.dotRows(args, stream));
 }
 
 static lrmoeResult_t addFloats(int64_t count, const float *from, float *to,
                                lrmoeStream_t stream) {
-  mustBeDevice(from, count, "addFloats from host memory");
-  mustBeDevice(to, count, "addFloats to host memory");
-  INSIDE(lrmoeCpuBackend.addFloats(count, from, to, stream));
+  guardedMustBeDevice(from, count, "addFloats from host memory");
+  guardedMustBeDevice(to, count, "addFloats to host memory");
+  GUARDED_INSIDE(lrmoeCpuBackend.addFloats(count, from, to, stream));
 }
 
 static lrmoeResult_t spoilRows(int64_t count, const int64_t *index,
                                int64_t rowBytes, void *rows,
                                lrmoeStream_t stream) {
-  mustBeDevice(index, count, "spoilRows by host memory");
-  mustBeDevice(rows, count, "spoilRows of host memory");
-  INSIDE(lrmoeCpuBackend.spoilRows(count, index, rowBytes, rows, stream));
+  guardedMustBeDevice(index, count, "spoilRows by host memory");
+  guardedMustBeDevice(rows, count, "spoilRows of host memory");
+  GUARDED_INSIDE(
+      lrmoeCpuBackend.spoilRows(count, index, rowBytes, rows, stream));
 }
 
 static void checkWords(int64_t count, const int64_t *index, const void *from,
                        const void *to) {
-  mustBeDevice(index, count, "words by an index in host memory");
-  mustBeDevice(from, count, "words from host memory");
-  mustBeDevice(to, count, "words to host memory");
+  guardedMustBeDevice(index, count, "words by an index in host memory");
+  guardedMustBeDevice(from, count, "words from host memory");
+  guardedMustBeDevice(to, count, "words to host memory");
 }
 
 static lrmoeResult_t gatherWords(int64_t count, const int64_t *index,
                                  const void *from, void *to,
                                  lrmoeStream_t stream) {
   checkWords(count, index, from, to);
-  INSIDE(lrmoeCpuBackend.gatherWords(count, index, from, to, stream));
+  GUARDED_INSIDE(lrmoeCpuBackend.gatherWords(count, index, from, to, stream));
 }
 
 static lrmoeResult_t scatterWords(int64_t count, const int64_t *index,
                                   const void *from, void *to,
                                   lrmoeStream_t stream) {
   checkWords(count, index, from, to);
-  INSIDE(lrmoeCpuBackend.scatterWords(count, index, from, to, stream));
+  GUARDED_INSIDE(lrmoeCpuBackend.scatterWords(count, index, from, to, stream));
 }
 
 static lrmoeResult_t copyPieces(const struct lrmoePieces *args,
                                 lrmoeStream_t stream) {
   checkWords(args->numPieces, args->source, args->from, args->to);
   checkWords(args->numPieces, args->target, args->counts, args->to);
-  INSIDE(lrmoeCpuBackend.copyPieces(args, stream));
+  GUARDED_INSIDE(lrmoeCpuBackend.copyPieces(args, stream));
 }
 
 static lrmoeResult_t scores(const struct lrmoeScores *args,
                             lrmoeStream_t stream) {
   checkWords(args->numPairs, args->tokens, args->gNorms, args->keys);
   checkWords(args->numPairs, args->pairs, args->phiNorms, args->weights);
-  INSIDE(lrmoeCpuBackend.scores(args, stream));
+  GUARDED_INSIDE(lrmoeCpuBackend.scores(args, stream));
 }
 
 static lrmoeResult_t selectTop(const struct lrmoeSelection *args,
                                lrmoeStream_t stream) {
   checkWords(args->maxPairs, args->offsets, args->keys, args->flags);
   checkWords(args->maxPairs, args->quotas, args->keys, args->flags);
-  INSIDE(lrmoeCpuBackend.selectTop(args, stream));
+  GUARDED_INSIDE(lrmoeCpuBackend.selectTop(args, stream));
 }
 
 /* ---- Experts ---- */
 
 static void checkWeights(const struct lrmoeExpertWeights *weights,
                          int64_t numRows) {
-  mustBeDevice(weights->w1, numRows, "w1 in host memory");
-  mustBeDevice(weights->w2, numRows, "w2 in host memory");
-  mustBeDevice(weights->dw1, numRows, "dw1 in host memory");
-  mustBeDevice(weights->dw2, numRows, "dw2 in host memory");
+  guardedMustBeDevice(weights->w1, numRows, "w1 in host memory");
+  guardedMustBeDevice(weights->w2, numRows, "w2 in host memory");
+  guardedMustBeDevice(weights->dw1, numRows, "dw1 in host memory");
+  guardedMustBeDevice(weights->dw2, numRows, "dw2 in host memory");
 }
 
 static lrmoeResult_t expertForward(struct lrmoeExpertContext *context,
@@ -239,7 +252,8 @@ static lrmoeResult_t expertForward(struct lrmoeExpertContext *context,
     checkWords(args[i].numRows, NULL, args[i].alpha, args[i].phiNorm);
     checkWords(args[i].numRows, NULL, args[i].saved, args[i].y);
   }
-  INSIDE(lrmoeCpuBackend.expertForward(context, numInstances, args, stream));
+  GUARDED_INSIDE(
+      lrmoeCpuBackend.expertForward(context, numInstances, args, stream));
 }
 
 static lrmoeResult_t expertBackward(struct lrmoeExpertContext *context,
@@ -254,7 +268,8 @@ static lrmoeResult_t expertBackward(struct lrmoeExpertContext *context,
     checkWords(args[i].numRows, NULL, args[i].alpha, args[i].dAlpha);
     checkWords(args[i].numRows, NULL, args[i].dx, args[i].dAlpha);
   }
-  INSIDE(lrmoeCpuBackend.expertBackward(context, numInstances, args, stream));
+  GUARDED_INSIDE(
+      lrmoeCpuBackend.expertBackward(context, numInstances, args, stream));
 }
 
 static lrmoeResult_t expertAlpha(struct lrmoeExpertContext *context,
@@ -266,51 +281,54 @@ static lrmoeResult_t expertAlpha(struct lrmoeExpertContext *context,
     checkRows(&args[i].saved, args[i].numRows);
     checkWords(args[i].numRows, NULL, args[i].w2, args[i].dAlpha);
   }
-  INSIDE(lrmoeCpuBackend.expertAlpha(context, numInstances, args, stream));
+  GUARDED_INSIDE(
+      lrmoeCpuBackend.expertAlpha(context, numInstances, args, stream));
 }
 
 /* ---- Transport ---- */
 
 static lrmoeResult_t groupStart(void) {
-  enter();
+  guardedEnter();
   return lrmoeCpuTransport.groupStart();
 }
 
 static lrmoeResult_t groupEnd(void) {
   lrmoeResult_t result = lrmoeCpuTransport.groupEnd();
-  leave();
+  guardedLeave();
   return result;
 }
 
 static lrmoeResult_t sendRows(const void *buffer, size_t count,
                               lrmoeDataType_t type, int peer,
                               struct ncclComm *comm, lrmoeStream_t stream) {
-  mustBeDevice(buffer, (int64_t)count, "send of host memory");
-  INSIDE(lrmoeCpuTransport.send(buffer, count, type, peer, comm, stream));
+  guardedMustBeDevice(buffer, (int64_t)count, "send of host memory");
+  GUARDED_INSIDE(
+      lrmoeCpuTransport.send(buffer, count, type, peer, comm, stream));
 }
 
 static lrmoeResult_t recvRows(void *buffer, size_t count, lrmoeDataType_t type,
                               int peer, struct ncclComm *comm,
                               lrmoeStream_t stream) {
-  mustBeDevice(buffer, (int64_t)count, "receive into host memory");
-  INSIDE(lrmoeCpuTransport.recv(buffer, count, type, peer, comm, stream));
+  guardedMustBeDevice(buffer, (int64_t)count, "receive into host memory");
+  GUARDED_INSIDE(
+      lrmoeCpuTransport.recv(buffer, count, type, peer, comm, stream));
 }
 
 static lrmoeResult_t allGather(const void *send, void *recv, size_t sendCount,
                                lrmoeDataType_t type, struct ncclComm *comm,
                                lrmoeStream_t stream) {
-  mustBeDevice(send, (int64_t)sendCount, "all-gather of host memory");
-  mustBeDevice(recv, (int64_t)sendCount, "all-gather into host memory");
-  INSIDE(
+  guardedMustBeDevice(send, (int64_t)sendCount, "all-gather of host memory");
+  guardedMustBeDevice(recv, (int64_t)sendCount, "all-gather into host memory");
+  GUARDED_INSIDE(
       lrmoeCpuTransport.allGather(send, recv, sendCount, type, comm, stream));
 }
 
 static lrmoeResult_t broadcast(const void *send, void *recv, size_t count,
                                lrmoeDataType_t type, int root,
                                struct ncclComm *comm, lrmoeStream_t stream) {
-  mustBeDevice(send, (int64_t)count, "broadcast of host memory");
-  mustBeDevice(recv, (int64_t)count, "broadcast into host memory");
-  INSIDE(
+  guardedMustBeDevice(send, (int64_t)count, "broadcast of host memory");
+  guardedMustBeDevice(recv, (int64_t)count, "broadcast into host memory");
+  GUARDED_INSIDE(
       lrmoeCpuTransport.broadcast(send, recv, count, type, root, comm, stream));
 }
 
@@ -330,6 +348,7 @@ static void makeTables(void) {
   backend.lastError = lastError;
   backend.memAlloc = backendAlloc;
   backend.memFree = memFree;
+  backend.synchronize = synchronize;
   backend.copy = copy;
   backend.clear = clear;
   backend.norms = norms;
@@ -344,6 +363,7 @@ static void makeTables(void) {
   backend.copyPieces = copyPieces;
   backend.scores = scores;
   backend.selectTop = selectTop;
+  guardedListsAdd(&backend);
   backend.expertForward = expertForward;
   backend.expertBackward = expertBackward;
   backend.expertAlpha = expertAlpha;

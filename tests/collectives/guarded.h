@@ -12,6 +12,15 @@
 /* Makes a CPU communicator one of the guarded device. */
 void guardedAttach(struct lrmoeComm *comm);
 
+/* Copies between host and device, and waits for a stream, of this rank. */
+struct guardedCopies {
+  int64_t bytesToHost;
+  int64_t bytesToDevice;
+  int64_t numWaits;
+};
+void guardedResetCopies(void);
+struct guardedCopies guardedGetCopies(void);
+
 /* Whether LRMOE_TEST_BACKEND asks for it. */
 int guardedIsWanted(void);
 

@@ -67,12 +67,14 @@ START_TEST(invertedLists) {
   const int64_t tokens[] = {0, 2, 4, 0, 1, 2, 2};
   int64_t offsets[6];
   int64_t list[7];
-  lrmoeRouteInvert(7, tokens, 5, offsets, list);
+  struct lrmoeInversion inversion = {7, tokens, 5, offsets, list, NULL};
+  lrmoeInvert(&inversion);
   const int64_t wantOffsets[] = {0, 2, 3, 6, 6, 7};
   const int64_t wantList[] = {0, 3, 4, 1, 5, 6, 2};
   ck_assert_mem_eq(offsets, wantOffsets, sizeof offsets);
   ck_assert_mem_eq(list, wantList, sizeof list);
-  lrmoeRouteInvert(0, NULL, 5, offsets, NULL);
+  inversion.numItems = 0;
+  lrmoeInvert(&inversion);
   for (int i = 0; i < 6; i++)
     ck_assert_int_eq(offsets[i], 0);
 }

@@ -12,6 +12,7 @@
  *
  * The table is printed; perf/README.md shows it. */
 #include "mirror.h"
+#include "routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,6 +290,13 @@ static void countStages(struct account *account) {
   add(account, "wire: keys", pairs * numRanks * remote * 4, linkBytes);
   add(account, "select", pairs * numRanks * selectionOfKey(&random),
       memoryBytes);
+  /* Tokens, more of them because ranges cost something, too. */
+  const int64_t routed = 16 * (int64_t)sample;
+  const struct routeShape shape = {
+      numExperts, numRanks, topk,
+      keptOfTen,  routed,   (int64_t)((double)routed * rows / numTokens)};
+  routeRun(&random, &shape);
+  add(account, "route", numTokens / (double)routed * countBytes(), memoryBytes);
   add(account, "pack", rows / sample * packOf(&random, someTokens, sample),
       memoryBytes);
   add(account, "wire: rows out", rows * remote * rowBytes, linkBytes);

@@ -1,0 +1,88 @@
+/* Lists and numbers of a route on the CPU: see lists.h. */
+#include "kernels/lists.h"
+#include "kernels/select.h"
+
+#include <string.h>
+
+/* One range: marks what it lists, and counts that and what overflows. */
+static int64_t countRange(const struct lrmoeFlagCount *args, int64_t l,
+                          int64_t *dropped) {
+  const uint8_t *flags = args->lists.flags + args->lists.flagFirsts[l];
+  int64_t first = args->lists.itemFirsts[l];
+  int64_t count = 0;
+  *dropped = 0;
+  for (int64_t i = 0; i < args->lists.counts[l]; i++) {
+    if (flags[i]) {
+      args->marks[args->placeFirsts[l] + args->places[first + i]] = 1;
+      count++;
+    } else if (args->keys && args->keys[first + i] == LRMOE_KEY_NON_FINITE) {
+      ++*dropped;
+    }
+  }
+  return count;
+}
+
+void lrmoeCountFlagged(const struct lrmoeFlagCount *args) {
+  int64_t sum = 0;
+  for (int64_t l = 0; l < args->lists.numLists; l++) {
+    int64_t dropped;
+    args->lists.offsets[l] = sum;
+    sum += countRange(args, l, &dropped);
+    if (args->keys) args->dropped[l] = dropped;
+  }
+  args->lists.offsets[args->lists.numLists] = sum;
+}
+
+void lrmoeListFlagged(const struct lrmoeFlagged *args) {
+  for (int64_t l = 0; l < args->numLists; l++) {
+    const uint8_t *flags = args->flags + args->flagFirsts[l];
+    int64_t at = args->offsets[l];
+    for (int64_t i = 0; i < args->counts[l]; i++)
+      if (flags[i]) args->list[at++] = args->itemFirsts[l] + i;
+  }
+}
+
+void lrmoeNumberMarks(int64_t count, const uint8_t *marks, int64_t *numbers) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < count; i++) {
+    numbers[i] = sum;
+    sum += marks[i];
+  }
+  numbers[count] = sum;
+}
+
+void lrmoeListColumns(const struct lrmoeColumns *args) {
+  int64_t at = 0;
+  for (int64_t t = 0; t < args->numColumns; t++) {
+    args->offsets[t] = at;
+    for (int64_t r = 0; r < args->numRows; r++) {
+      const int64_t *number = args->numbers + r * args->numColumns + t;
+      if (number[0] == number[1]) continue;
+      args->list[at++] = number[0] + (args->shifts ? args->shifts[r] : 0);
+      if (args->columns) args->columns[number[0]] = t;
+    }
+  }
+  args->offsets[args->numColumns] = at;
+}
+
+void lrmoeInvert(const struct lrmoeInversion *args) {
+  int64_t *offsets = args->offsets;
+  memset(offsets, 0, (size_t)(args->numLists + 1) * sizeof *offsets);
+  for (int64_t i = 0; i < args->numItems; i++)
+    offsets[args->targets[i] + 1]++;
+  /* Shift by one place: offsets[t + 1] becomes the cursor of list t. */
+  int64_t sum = 0;
+  for (int64_t t = 0; t < args->numLists; t++) {
+    int64_t count = offsets[t + 1];
+    offsets[t + 1] = sum;
+    sum += count;
+  }
+  for (int64_t i = 0; i < args->numItems; i++)
+    args->list[offsets[args->targets[i] + 1]++] = i;
+}
+
+void lrmoeShiftLists(const struct lrmoeShifts *args) {
+  for (int64_t l = 0; l < args->numLists; l++)
+    for (int64_t i = args->offsets[l]; i < args->offsets[l + 1]; i++)
+      args->values[i] += args->shifts[l];
+}

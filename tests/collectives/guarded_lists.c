@@ -1,0 +1,85 @@
+/* The guarded device's lists: see guarded.h. */
+#include "guarded_lists.h"
+
+static void check(const void *pointer, int64_t count) {
+  guardedMustBeDevice(pointer, count, "a route's array in host memory");
+}
+
+static lrmoeResult_t gatherIndices(int64_t count, const int64_t *index,
+                                   const int64_t *from, int64_t *to,
+                                   lrmoeStream_t stream) {
+  check(index, count);
+  check(from, count);
+  check(to, count);
+  GUARDED_INSIDE(lrmoeCpuBackend.gatherIndices(count, index, from, to, stream));
+}
+
+static void checkFlagged(const struct lrmoeFlagged *args) {
+  check(args->flagFirsts, args->numLists);
+  check(args->itemFirsts, args->numLists);
+  check(args->counts, args->numLists);
+  check(args->flags, args->maxItems);
+  check(args->offsets, 1);
+}
+
+static lrmoeResult_t countFlagged(const struct lrmoeFlagCount *args,
+                                  lrmoeStream_t stream) {
+  checkFlagged(&args->lists);
+  check(args->places, args->lists.maxItems);
+  check(args->placeFirsts, args->lists.numLists);
+  check(args->marks, args->lists.maxItems);
+  check(args->keys, args->lists.maxItems);
+  check(args->dropped, args->lists.numLists);
+  GUARDED_INSIDE(lrmoeCpuBackend.countFlagged(args, stream));
+}
+
+static lrmoeResult_t listFlagged(const struct lrmoeFlagged *args,
+                                 lrmoeStream_t stream) {
+  checkFlagged(args);
+  check(args->list, args->maxItems);
+  GUARDED_INSIDE(lrmoeCpuBackend.listFlagged(args, stream));
+}
+
+static lrmoeResult_t numberMarks(int64_t count, const uint8_t *marks,
+                                 int64_t *numbers, lrmoeStream_t stream) {
+  check(marks, count);
+  check(numbers, 1);
+  GUARDED_INSIDE(lrmoeCpuBackend.numberMarks(count, marks, numbers, stream));
+}
+
+static lrmoeResult_t listColumns(const struct lrmoeColumns *args,
+                                 lrmoeStream_t stream) {
+  check(args->numbers, 1);
+  check(args->shifts, args->numRows);
+  check(args->offsets, 1);
+  check(args->list, args->numColumns);
+  check(args->columns, args->numColumns);
+  GUARDED_INSIDE(lrmoeCpuBackend.listColumns(args, stream));
+}
+
+static lrmoeResult_t invert(const struct lrmoeInversion *args,
+                            lrmoeStream_t stream) {
+  check(args->targets, args->numItems);
+  check(args->offsets, 1);
+  check(args->list, args->numItems);
+  check(args->work, args->numLists);
+  GUARDED_INSIDE(lrmoeCpuBackend.invert(args, stream));
+}
+
+static lrmoeResult_t shiftLists(const struct lrmoeShifts *args,
+                                lrmoeStream_t stream) {
+  check(args->offsets, args->numLists);
+  check(args->shifts, args->numLists);
+  check(args->values, args->maxItems);
+  GUARDED_INSIDE(lrmoeCpuBackend.shiftLists(args, stream));
+}
+
+void guardedListsAdd(struct lrmoeBackend *backend) {
+  backend->gatherIndices = gatherIndices;
+  backend->countFlagged = countFlagged;
+  backend->listFlagged = listFlagged;
+  backend->numberMarks = numberMarks;
+  backend->listColumns = listColumns;
+  backend->invert = invert;
+  backend->shiftLists = shiftLists;
+}
