@@ -22,6 +22,13 @@ struct scene {
   int *other;
 };
 
+/* Those of a test. */
+enum {
+  maxScenes = 4
+};
+static cudaEvent_t events[maxScenes];
+static int numEvents;
+
 static struct scene open(int order) {
   struct scene s;
   struct simtConfig config;
@@ -32,10 +39,18 @@ static struct scene open(int order) {
   ASSERT_CUDA(cudaStreamCreateWithFlags(&s.first, cudaStreamNonBlocking));
   ASSERT_CUDA(cudaStreamCreateWithFlags(&s.second, cudaStreamNonBlocking));
   ASSERT_CUDA(cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming));
+  ck_assert_int_lt(numEvents, maxScenes);
+  events[numEvents++] = s.event;
   s.data = deviceCopyOf(NULL, bytes);
   s.other = deviceCopyOf(NULL, bytes);
   ASSERT_CUDA(cudaDeviceSynchronize());
   return s;
+}
+
+/* Streams and memory end with the device. */
+static void shut(void) {
+  while (numEvents)
+    ASSERT_CUDA(cudaEventDestroy(events[--numEvents]));
 }
 
 static void await(const struct scene *s, cudaStream_t waiting,
@@ -216,6 +231,7 @@ int main(void) {
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
     TCase *group = tcase_create((*tests[i])->name);
     tcase_add_loop_test(group, *tests[i], 0, NUM_ORDERS);
+    tcase_add_checked_fixture(group, NULL, shut);
     tcase_set_timeout(group, 60);
     suite_add_tcase(suite, group);
   }
