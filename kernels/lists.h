@@ -28,8 +28,9 @@ struct lrmoeFlagCount {
   struct lrmoeFlagged lists;  /* offsets is filled in, list not used */
   const int64_t *places;      /* of each item ... */
   const int64_t *placeFirsts; /* [numLists] ... from here on */
-  uint8_t *marks;             /* becomes 1 at the places of listed items */
-  const uint32_t *keys;       /* of each item, or NULL */
+  uint8_t *marks; /* become 1 at the places of listed items; whole words of
+                     4 bytes, aligned */
+  const uint32_t *keys; /* of each item, or NULL */
   int64_t *dropped; /* [numLists] items that are not listed though their key is
                        LRMOE_KEY_NON_FINITE (select.h); with keys */
 };

@@ -59,12 +59,20 @@ struct threadRank {
 
 /* Of the emulated CUDA runtime, where the program has it. */
 int cudaSetDevice(int device) __attribute__((weak));
+int cudaGetDeviceCount(int *count) __attribute__((weak));
 
 /* A rank that is a thread has a device of its own, as one that is a process
- * would. */
+ * would; with more ranks than devices they share, which suites on the CPU do
+ * not notice. */
+static int chooseDevice(int rank) {
+  int count = 0;
+  if (!cudaSetDevice || !cudaGetDeviceCount) return 0;
+  return cudaGetDeviceCount(&count) || cudaSetDevice(rank % count);
+}
+
 static void *threadMain(void *argument) {
   struct threadRank *rank = argument;
-  rank->status = cudaSetDevice && cudaSetDevice(rank->self.rank);
+  rank->status = chooseDevice(rank->self.rank);
   if (!rank->status) rank->status = rank->body(&rank->self);
   return NULL;
 }

@@ -41,7 +41,7 @@ static struct routeArrays routeArrays(struct naiveRandom *random,
         naiveRandomBelow(random, 10) < shape->keptOfTen;
   mirrorPut(made.flags);
   made.places = mirrorRandomIndices(random, numPairs, numMarks, 0);
-  made.marks = mirrorRoom((size_t)numMarks);
+  made.marks = mirrorRoom((size_t)(numMarks + 3) / 4 * 4); /* whole words */
   made.offsets = mirrorRoom((size_t)(numLists + 1) * each);
   made.numbers = mirrorRoom((size_t)(numMarks + 1) * each);
   return made;
