@@ -95,7 +95,8 @@ lrmoeResult_t lrmoeCudaExpertAlpha(struct lrmoeExpertContext *context,
                                    const struct lrmoeExpertAlpha *args,
                                    lrmoeStream_t stream);
 
-/* range.cu */
+/* range.cu; the first when the module is loaded */
+void lrmoeCudaRangeStart(void);
 void lrmoeCudaRangeBegin(const char *name);
 void lrmoeCudaRangeEnd(void);
 

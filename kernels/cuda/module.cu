@@ -76,5 +76,6 @@ lrmoeBackendModuleGet(const struct lrmoeBackend **backend);
 
 lrmoeResult_t lrmoeBackendModuleGet(const struct lrmoeBackend **backend) {
   *backend = &cudaBackend;
+  lrmoeCudaRangeStart();
   return findDevice();
 }
