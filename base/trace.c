@@ -26,6 +26,7 @@ struct lrmoeTrace {
   int rank;
   int numRanks;
   int track;    /* of the process's communicators */
+  int isNamed;  /* the file knows whose events these are */
   int isBroken; /* the file cannot be written */
   int64_t flushedNs;
   int numEvents;
@@ -66,7 +67,7 @@ static lrmoeResult_t expandPath(const char *pattern, int rank, char *path) {
 static void writeName(const struct lrmoeTrace *trace, FILE *out) {
   fprintf(out,
           "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,"
-          "\"args\":{\"name\":\"rank %d of %d\"}}",
+          "\"args\":{\"name\":\"rank %d of %d\"}},\n",
           (int)getpid(), trace->rank, trace->numRanks);
 }
 
@@ -74,7 +75,7 @@ static void writeEvent(const struct lrmoeTrace *trace,
                        const struct lrmoeTraceEvent *event, FILE *out) {
   int64_t ns = event->endNs - event->startNs;
   fprintf(out,
-          ",\n{\"name\":\"%s\",\"cat\":\"lrmoe\",\"ph\":\"X\",\"pid\":%d,"
+          "{\"name\":\"%s\",\"cat\":\"lrmoe\",\"ph\":\"X\",\"pid\":%d,"
           "\"tid\":%d,\"ts\":%lld.%03lld,\"dur\":%lld.%03lld",
           event->name, (int)getpid(), trace->track,
           (long long)event->startNs / 1000, (long long)event->startNs % 1000,
@@ -132,14 +133,17 @@ static int appendEvents(struct lrmoeTrace *trace) {
   size_t bytes = 0;
   FILE *out = open_memstream(&text, &bytes);
   if (!out) return -1;
-  writeName(trace, out);
-  for (int i = 0; i < trace->numEvents; i++)
+  if (!trace->isNamed) writeName(trace, out);
+  for (int i = 0; i < trace->numEvents; i++) {
+    if (i) fputs(",\n", out);
     writeEvent(trace, &trace->events[i], out);
+  }
   fputs(ending, out);
   int failed = fclose(out) || append(trace->path, text, bytes);
   int error = errno;
   free(text);
   errno = error;
+  trace->isNamed |= !failed;
   return failed;
 }
 

@@ -197,5 +197,5 @@ END_TEST
 
 int main(void) {
   const TTest *const tests[] = {everyAlpha, inputsAndWeights};
-  return suiteRunTests("difference", tests, sizeof tests / sizeof *tests, 120);
+  return suiteRunTests("difference", tests, sizeof tests / sizeof *tests, 600);
 }

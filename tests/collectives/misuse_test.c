@@ -346,5 +346,5 @@ int main(void) {
                                 handlesInUse,
                                 configsOutOfRange,
                                 gemmMissingOnOneRank};
-  return suiteRunTests("misuse", tests, sizeof tests / sizeof *tests, 120);
+  return suiteRunTests("misuse", tests, sizeof tests / sizeof *tests, 600);
 }

@@ -121,5 +121,5 @@ END_TEST
 
 int main(void) {
   const TTest *const tests[] = {movesAreNear};
-  return suiteRunTests("near", tests, 1, 120);
+  return suiteRunTests("near", tests, 1, 600);
 }

@@ -363,5 +363,5 @@ int main(void) {
   const TTest *const tests[] = {
       sameBitsWhateverTheWay, retentionOneIsThePlainBackward, twoStepsInFlight,
       gradientsOfTwoSteps, callersOwnGemms};
-  return suiteRunTests("same", tests, sizeof tests / sizeof *tests, 120);
+  return suiteRunTests("same", tests, sizeof tests / sizeof *tests, 600);
 }

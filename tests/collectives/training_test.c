@@ -187,5 +187,5 @@ END_TEST
 
 int main(void) {
   const TTest *const tests[] = {fiveUpdates, whatIsHeldForBackward};
-  return suiteRunTests("training", tests, sizeof tests / sizeof *tests, 120);
+  return suiteRunTests("training", tests, sizeof tests / sizeof *tests, 600);
 }

@@ -10,7 +10,7 @@ enum {
   pageBytes = 4096,
   mostBytes = (256 << 10) + 5 * pageBytes,
   guardBytes = 128,
-  roomBytes = mostBytes + pageBytes + 2 * guardBytes
+  roomBytes = mostBytes + 2 * pageBytes /* whole pages; 2 guards in it */
 };
 
 static unsigned char *from;
