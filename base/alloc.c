@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 static atomic_int_fast64_t numAllocations;
@@ -42,6 +43,22 @@ enum {
   hugePageBytes = 2 << 20,
   smallAlignment = 64
 };
+
+lrmoeResult_t lrmoeGrow(const struct lrmoeGrowth *growth, int64_t *room,
+                        void **array) {
+  if (growth->count < *room) return lrmoeSuccess;
+  int64_t wanted = *room ? 2 * *room : growth->first;
+  void *old = NULL;
+  void *grown = NULL;
+  memcpy(&old, array, sizeof old);
+  LRMOE_CHECK(lrmoeAllocate((size_t)wanted, growth->elementBytes, &grown));
+  if (grown && growth->count)
+    memcpy(grown, old, (size_t)growth->count * growth->elementBytes);
+  lrmoeFree(old);
+  memcpy(array, &grown, sizeof grown);
+  *room = wanted;
+  return lrmoeSuccess;
+}
 
 lrmoeResult_t lrmoeBufferReserve(struct lrmoeBuffer *buffer, size_t bytes) {
   if (bytes <= buffer->bytes) return lrmoeSuccess;

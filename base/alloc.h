@@ -20,6 +20,21 @@ lrmoeResult_t lrmoeAllocateUnset(size_t bytes, void **pointer);
 #define LRMOE_ALLOCATE(count, pointer) \
   lrmoeAllocate((size_t)(count), sizeof **(pointer), (void **)(pointer))
 
+/* Room for one more than count elements: the array of *room elements moves to
+ * one of twice as many, or of `first` where there is none. */
+struct lrmoeGrowth {
+  int64_t count;
+  int64_t first;
+  size_t elementBytes;
+};
+lrmoeResult_t lrmoeGrow(const struct lrmoeGrowth *growth, int64_t *room,
+                        void **array);
+
+/* Typed: LRMOE_GROW(count, first, &room, &array). */
+#define LRMOE_GROW(count, first, room, array)                                  \
+  lrmoeGrow(&(const struct lrmoeGrowth){count, first, sizeof **(array)}, room, \
+            (void **)(array))
+
 struct lrmoeBuffer {
   void *data;
   size_t bytes; /* room */

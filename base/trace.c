@@ -2,6 +2,7 @@
 #include "base/trace.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
 
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -159,7 +159,7 @@ lrmoeResult_t lrmoeTraceOpen(int rank, int numRanks,
   LRMOE_CHECK(LRMOE_ALLOCATE(1, &made));
   made->rank = rank;
   made->numRanks = numRanks;
-  made->flushedNs = lrmoeTraceNow();
+  made->flushedNs = lrmoeNowNs();
   made->track = atomic_fetch_add(&numTracks, 1);
   lrmoeResult_t result = expandPath(pattern, rank, made->path);
   if (result == lrmoeSuccess)
@@ -178,7 +178,7 @@ void lrmoeTraceFlush(struct lrmoeTrace *trace) {
                              : strerror(errno));
   }
   trace->numEvents = 0;
-  trace->flushedNs = lrmoeTraceNow();
+  trace->flushedNs = lrmoeNowNs();
 }
 
 void lrmoeTraceAdd(struct lrmoeTrace *trace,
@@ -193,10 +193,4 @@ void lrmoeTraceAdd(struct lrmoeTrace *trace,
 void lrmoeTraceClose(struct lrmoeTrace *trace) {
   if (trace) lrmoeTraceFlush(trace);
   lrmoeFree(trace);
-}
-
-int64_t lrmoeTraceNow(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }

@@ -20,7 +20,7 @@ struct lrmoeTrace;
 /* A span; name is a constant.  bytes: what it carried, -1 for nothing said. */
 struct lrmoeTraceEvent {
   const char *name;
-  int64_t startNs; /* lrmoeTraceNow */
+  int64_t startNs; /* lrmoeNowNs */
   int64_t endNs;
   int64_t bytes;
 };
@@ -37,8 +37,5 @@ void lrmoeTraceFlush(struct lrmoeTrace *trace);
 
 /* Flushes, and frees; NULL is legal. */
 void lrmoeTraceClose(struct lrmoeTrace *trace);
-
-/* Nanoseconds of the machine's monotonic clock, the same in all processes. */
-int64_t lrmoeTraceNow(void);
 
 #endif

@@ -66,9 +66,9 @@ lrmoeResult_t lrmoeExpertBackward(lrmoeStep_t step, lrmoeStream_t stream) {
                       "lrmoeExpertBackward: lrmoeHandoffPut has already given "
                       "%lld rows",
                       (long long)step->numPut);
-  int64_t start = lrmoeNow();
+  int64_t start = lrmoeNowNs();
   LRMOE_CHECK(expertBackward(step));
-  step->stats.gemmNs = lrmoeNow() - start;
+  step->stats.gemmNs = lrmoeNowNs() - start;
   step->state = lrmoeStepExecuted;
   return lrmoeSuccess;
 }

@@ -320,9 +320,9 @@ lrmoeResult_t lrmoeAllToAllCompact(lrmoeStep_t step, const void *x,
                               lrmoeStepSelected, stream));
   LRMOE_SPAN(step->layer->comm, "lrmoeAllToAllCompact");
   LRMOE_CHECK(checkRows(step, x, g));
-  int64_t start = lrmoeNow();
+  int64_t start = lrmoeNowNs();
   LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, sendStaged(step, x, g)));
-  step->stats.sendNs = lrmoeNow() - start;
+  step->stats.sendNs = lrmoeNowNs() - start;
   step->state = lrmoeStepSent;
   return lrmoeSuccess;
 }
@@ -336,11 +336,11 @@ lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *x,
   LRMOE_SPAN(step->layer->comm, "lrmoeSelectPackSend");
   LRMOE_CHECK(checkRows(step, x, g));
   LRMOE_CHECK(lrmoeSelectBegin(step, g, config));
-  int64_t start = lrmoeNow();
+  int64_t start = lrmoeNowNs();
   LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, step->layer->recv.peers
                                                      ? sendFused(step, x, g)
                                                      : sendStaged(step, x, g)));
-  step->stats.sendNs = lrmoeNow() - start;
+  step->stats.sendNs = lrmoeNowNs() - start;
   step->state = lrmoeStepSent;
   return lrmoeSuccess;
 }

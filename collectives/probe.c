@@ -151,13 +151,13 @@ static lrmoeResult_t timeKind(struct lrmoeProbe *probe,
   int64_t words[2] = {0}, side = 0, total = 0;
   countMessages(kind, probe->comm->numRanks, &side, &total);
   LRMOE_CHECK(lrmoeProbeMax(probe, words, 1));
-  int64_t begin = lrmoeNow();
+  int64_t begin = lrmoeNowNs();
   for (int64_t i = 0; i < repeats; i++) {
     walk(probe, side * bytes);
     LRMOE_CHECK(runKind(probe, kind, bytes));
   }
   LRMOE_CHECK(lrmoeCommSynchronize(probe->comm, probe->stream));
-  int64_t end = lrmoeNow();
+  int64_t end = lrmoeNowNs();
   words[0] = (end - begin) / repeats;
   words[1] = end - startNs;
   LRMOE_CHECK(lrmoeProbeMax(probe, words, 2));
@@ -246,7 +246,7 @@ static lrmoeResult_t touch(struct sweep *sweep) {
     LRMOE_CHECK(probe->comm->transport->groupEnd());
     LRMOE_CHECK(posted);
     LRMOE_CHECK(lrmoeCommSynchronize(probe->comm, probe->stream));
-    sweep->elapsedNs = lrmoeNow() - sweep->startNs;
+    sweep->elapsedNs = lrmoeNowNs() - sweep->startNs;
     LRMOE_CHECK(lrmoeProbeMax(probe, &sweep->elapsedNs, 1));
   }
   return lrmoeSuccess;
@@ -295,7 +295,7 @@ lrmoeResult_t lrmoeProbeRun(struct lrmoeProbe *probe,
                         .numKinds = numKinds,
                         .samples = samples,
                         .numSizes = lrmoeProbeNumSizes(config),
-                        .startNs = lrmoeNow()};
+                        .startNs = lrmoeNowNs()};
   LRMOE_CHECK(LRMOE_ALLOCATE(sweep.numSizes * numKinds, &sweep.repeats));
   samples->numPerKind = 0;
   lrmoeResult_t result = touch(&sweep);

@@ -207,10 +207,10 @@ lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
                       "lrmoeReturn: dx of %lld of %lld handoff rows was given",
                       (long long)step->numPut,
                       (long long)step->handoff.numPairs);
-  int64_t start = lrmoeNow();
+  int64_t start = lrmoeNowNs();
   LRMOE_CHECK(
       lrmoeCommSettle(step->layer->comm, returnRows(step, dx, dWeights)));
-  step->stats.returnNs = lrmoeNow() - start;
+  step->stats.returnNs = lrmoeNowNs() - start;
   lrmoeReplicasRelease(step);
   step->layer->active = NULL;
   step->state = lrmoeStepCombined;

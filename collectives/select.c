@@ -154,7 +154,7 @@ static lrmoeResult_t selectPairs(struct lrmoeStep *step, const void *g) {
 
 lrmoeResult_t lrmoeSelectBegin(struct lrmoeStep *step, const void *g,
                                const lrmoeBackwardConfig_t *config) {
-  int64_t start = lrmoeNow();
+  int64_t start = lrmoeNowNs();
   LRMOE_CHECK(begin(step, g, config));
   lrmoeResult_t result = lrmoeReplicasAcquire(step);
   if (result != lrmoeInvalidUsage) lrmoeCommSettle(step->layer->comm, result);
@@ -170,7 +170,7 @@ lrmoeResult_t lrmoeSelectBegin(struct lrmoeStep *step, const void *g,
     return result;
   }
   countKept(step);
-  step->stats.selectNs = lrmoeNow() - start;
+  step->stats.selectNs = lrmoeNowNs() - start;
   step->state = lrmoeStepSelected;
   return lrmoeSuccess;
 }

@@ -1,6 +1,8 @@
 /* Spans of time: see span.h. */
 #include "collectives/span.h"
 
+#include "base/clock.h"
+
 struct lrmoeSpan lrmoeSpanBegin(const struct lrmoeComm *comm,
                                 const char *name) {
   struct lrmoeSpan span = {comm, name, 0, -1, 0};
@@ -8,7 +10,7 @@ struct lrmoeSpan lrmoeSpanBegin(const struct lrmoeComm *comm,
   const struct lrmoeBackend *backend = comm->backend;
   span.isRange = backend && backend->rangeBegin;
   if (span.isRange) backend->rangeBegin(name);
-  if (comm->trace) span.startNs = lrmoeTraceNow();
+  if (comm->trace) span.startNs = lrmoeNowNs();
   return span;
 }
 
@@ -17,7 +19,7 @@ void lrmoeSpanEnd(struct lrmoeSpan *span) {
   if (!comm) return;
   if (comm->trace) {
     const struct lrmoeTraceEvent event = {span->name, span->startNs,
-                                          lrmoeTraceNow(), span->bytes};
+                                          lrmoeNowNs(), span->bytes};
     lrmoeTraceAdd(comm->trace, &event);
   }
   if (span->isRange) comm->backend->rangeEnd();

@@ -12,13 +12,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-int64_t lrmoeNow(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 void lrmoeMeterAdd(struct lrmoeMeter *meter, int64_t bytes) {
   meter->now += bytes;

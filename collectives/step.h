@@ -11,6 +11,7 @@
 #ifndef LRMOE_COLLECTIVES_STEP_H
 #define LRMOE_COLLECTIVES_STEP_H
 
+#include "base/clock.h"
 #include "collectives/layer.h"
 #include "planner/plan.h"
 
@@ -282,9 +283,6 @@ lrmoeResult_t lrmoeStepExpect(struct lrmoeStep *step, const char *call,
                               lrmoeStream_t stream);
 
 void lrmoeMeterAdd(struct lrmoeMeter *meter, int64_t bytes);
-
-/* Nanoseconds since some fixed point. */
-int64_t lrmoeNow(void);
 
 /* Kept pairs may move: quotas per expert bind, and rows that cross are those of
  * kept pairs. */

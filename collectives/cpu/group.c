@@ -18,8 +18,6 @@
 #include "collectives/cpu/wait.h"
 #include "collectives/transport.h"
 
-#include <string.h>
-
 /* Of one thread. */
 static _Thread_local struct {
   int depth;
@@ -213,16 +211,7 @@ static void join(struct ncclComm *comm) {
 static lrmoeResult_t addCall(struct ncclComm *comm,
                              const struct lrmoeCall *call) {
   join(comm);
-  if (comm->numCalls == comm->maxCalls) {
-    int64_t room = comm->maxCalls ? 2 * comm->maxCalls : 16;
-    struct lrmoeCall *grown = NULL;
-    LRMOE_CHECK(LRMOE_ALLOCATE(room, &grown));
-    if (comm->numCalls)
-      memcpy(grown, comm->calls, (size_t)comm->numCalls * sizeof *grown);
-    lrmoeFree(comm->calls);
-    comm->calls = grown;
-    comm->maxCalls = room;
-  }
+  LRMOE_CHECK(LRMOE_GROW(comm->numCalls, 16, &comm->maxCalls, &comm->calls));
   comm->calls[comm->numCalls++] = *call;
   return lrmoeSuccess;
 }

@@ -36,12 +36,6 @@ enum {
   sharedSleepNs = 500000
 };
 
-int64_t lrmoeNowNs(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void futexWake(_Atomic uint32_t *word) {
   syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }

@@ -2,11 +2,11 @@
 #ifndef LRMOE_COLLECTIVES_CPU_WAIT_H
 #define LRMOE_COLLECTIVES_CPU_WAIT_H
 
+#include "base/clock.h"
+
 #include <stdint.h>
 
 struct ncclComm;
-
-int64_t lrmoeNowNs(void);
 
 /* Wakes `rank` if it sleeps.  After the store that it has to see. */
 void lrmoeBellRing(struct ncclComm *comm, int rank);

@@ -5,6 +5,8 @@
  * (wrong arguments are found before they reach NCCL: collectives/call.c). */
 #include "collectives/nccl/call.h"
 
+#include "base/clock.h"
+
 #include <sched.h>
 #include <time.h>
 
@@ -38,9 +40,7 @@ lrmoeResult_t lrmoeNcclGiveUp(struct lrmoeNcclComm *comm,
 }
 
 static int64_t nowMs(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+  return lrmoeNowNs() / 1000000;
 }
 
 /* Yields at first, then sleeps: a call takes microseconds, or a long time. */

@@ -15,7 +15,6 @@
 #include "collectives/nccl/issue.h"
 
 #include <stdio.h>
-#include <string.h>
 
 struct collected {
   struct lrmoeNcclComm *comm;
@@ -160,16 +159,7 @@ lrmoeResult_t lrmoeNcclGroupEnd(void) {
 /* ---- Collecting ---- */
 
 static lrmoeResult_t collect(const struct collected *call) {
-  if (group.numCalls == group.maxCalls) {
-    int64_t room = group.maxCalls ? 2 * group.maxCalls : 16;
-    struct collected *grown = NULL;
-    LRMOE_CHECK(LRMOE_ALLOCATE(room, &grown));
-    if (group.numCalls)
-      memcpy(grown, group.calls, (size_t)group.numCalls * sizeof *grown);
-    lrmoeFree(group.calls);
-    group.calls = grown;
-    group.maxCalls = room;
-  }
+  LRMOE_CHECK(LRMOE_GROW(group.numCalls, 16, &group.maxCalls, &group.calls));
   group.calls[group.numCalls++] = *call;
   return lrmoeSuccess;
 }

@@ -18,12 +18,12 @@
  * then the communicator's messages cross as they are from there on. */
 #include "plugin/preload/elide.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "plugin/preload/mode.h"
 #include "plugin/preload/zero.h"
 
 #include <string.h>
-#include <time.h>
 
 int lrmoeElisionIsOn(const struct lrmoePreloadComm *comm) {
   return comm->board && !comm->hasWithdrawn &&
@@ -122,9 +122,7 @@ static void prepare(struct lrmoeElision *elision) {
 /* ---- Waiting ---- */
 
 static int64_t nowMs(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+  return lrmoeNowNs() / 1000000;
 }
 
 /* Whether waiting on makes sense.  An abort frees the communicator, and waits

@@ -7,13 +7,11 @@
  * program looks for it. */
 #include "plugin/preload/group.h"
 
+#include "base/clock.h"
 #include "plugin/preload/elide.h"
 #include "plugin/preload/mode.h"
 #include "plugin/preload/schedule.h"
 #include "plugin/preload/zero.h"
-
-#include <string.h>
-#include <time.h>
 
 _Thread_local int lrmoePreloadInside;
 
@@ -23,12 +21,6 @@ static _Thread_local struct {
   int64_t maxCalls;
   struct lrmoePreloadCall *calls;
 } group;
-
-static int64_t nowNs(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 int64_t lrmoePreloadTypeBytes(lrmoeDataType_t type) {
   enum {
@@ -78,16 +70,7 @@ lrmoeResult_t lrmoePreloadForward(const struct lrmoePreloadReal *real,
 }
 
 static lrmoeResult_t addCall(const struct lrmoePreloadCall *call) {
-  if (group.numCalls == group.maxCalls) {
-    int64_t room = group.maxCalls ? 2 * group.maxCalls : 32;
-    struct lrmoePreloadCall *grown = NULL;
-    LRMOE_CHECK(LRMOE_ALLOCATE(room, &grown));
-    if (group.numCalls)
-      memcpy(grown, group.calls, (size_t)group.numCalls * sizeof *grown);
-    lrmoeFree(group.calls);
-    group.calls = grown;
-    group.maxCalls = room;
-  }
+  LRMOE_CHECK(LRMOE_GROW(group.numCalls, 32, &group.maxCalls, &group.calls));
   group.calls[group.numCalls++] = *call;
   return lrmoeSuccess;
 }
@@ -143,9 +126,9 @@ static lrmoeResult_t forwardAlone(const struct lrmoePreloadReal *real,
 
 static lrmoeResult_t timedForward(const struct lrmoePreloadReal *real,
                                   const struct lrmoePreloadCall *call) {
-  int64_t start = nowNs();
+  int64_t start = lrmoeNowNs();
   lrmoeResult_t result = lrmoePreloadForward(real, call);
-  call->comm->traffic.hostNs += nowNs() - start;
+  call->comm->traffic.hostNs += lrmoeNowNs() - start;
   return result;
 }
 
@@ -177,7 +160,7 @@ lrmoeResult_t lrmoePreloadGroupStart(const struct lrmoePreloadReal *real) {
 
 /* Each communicator once: the start of the group marks those that were had. */
 static void account(int64_t startNs) {
-  int64_t elapsedNs = nowNs() - startNs;
+  int64_t elapsedNs = lrmoeNowNs() - startNs;
   for (int64_t i = 0; i < group.numCalls; i++) {
     struct lrmoeTraffic *traffic = &group.calls[i].comm->traffic;
     if (traffic->lastGroupNs == startNs) continue;
@@ -214,7 +197,7 @@ lrmoeResult_t lrmoePreloadGroupEnd(const struct lrmoePreloadReal *real) {
     group.depth -= group.depth > 0;
     return real->groupEnd();
   }
-  int64_t start = nowNs();
+  int64_t start = lrmoeNowNs();
   lrmoeResult_t result = run(real);
   group.depth = 0;
   account(start);
@@ -302,13 +285,13 @@ lrmoeResult_t lrmoePreloadAllToAll(const struct lrmoePreloadReal *real,
                             all->handle, all->stream);
   } else {
     int64_t bytes = (int64_t)all->count * lrmoePreloadTypeBytes(all->type);
-    int64_t start = nowNs();
+    int64_t start = lrmoeNowNs();
     int mayElide = lrmoeElisionIsOn(comm) && !group.depth;
     if (lrmoePreloadSettings()->report) countAll(comm, all, bytes);
     if (!mayElide) lrmoePreloadOther(real, all->handle);
     result = mayElide ? runAsGroup(real, comm, all, bytes)
                       : forwardAll(real, comm, all, bytes);
-    comm->traffic.hostNs += nowNs() - start;
+    comm->traffic.hostNs += lrmoeNowNs() - start;
   }
   if (comm) lrmoePreloadCommGive(comm);
   return result;

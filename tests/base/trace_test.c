@@ -1,5 +1,6 @@
 /* Chrome traces: file names, what is in a file, who may add to it. */
 #include "base/capture.h"
+#include "base/clock.h"
 #include "base/trace.h"
 #include "support/suite.h"
 
@@ -187,7 +188,7 @@ END_TEST
 START_TEST(a_killed_rank_loses_little) {
   struct lrmoeTrace *trace = NULL;
   ASSERT_OK(lrmoeTraceOpen(0, 1, &trace));
-  int64_t now = lrmoeTraceNow();
+  int64_t now = lrmoeNowNs();
   const struct lrmoeTraceEvent early = {"early", now, now + 1, -1};
   const struct lrmoeTraceEvent late = {"late", now, now + 2000000000, -1};
   lrmoeTraceAdd(trace, &early);

@@ -5,8 +5,6 @@
 #include "control.h"
 #include "standin.h"
 
-#include <string.h>
-
 struct callOf {
   struct standinComm *comm; /* a user of it */
   struct lrmoeCall call;
@@ -251,16 +249,7 @@ static lrmoeResult_t openWork(lrmoeStream_t stream) {
 static lrmoeResult_t addCall(struct standinComm *comm,
                              const struct lrmoeCall *call) {
   struct work *work = group.work;
-  if (work->numCalls == work->maxCalls) {
-    int64_t room = work->maxCalls ? 2 * work->maxCalls : 16;
-    struct callOf *grown = NULL;
-    LRMOE_CHECK(LRMOE_ALLOCATE(room, &grown));
-    if (work->numCalls)
-      memcpy(grown, work->calls, (size_t)work->numCalls * sizeof *grown);
-    lrmoeFree(work->calls);
-    work->calls = grown;
-    work->maxCalls = room;
-  }
+  LRMOE_CHECK(LRMOE_GROW(work->numCalls, 16, &work->maxCalls, &work->calls));
   work->calls[work->numCalls++] = (struct callOf){comm, *call};
   return lrmoeSuccess;
 }
