@@ -42,34 +42,24 @@ sources() { # source-tree
   find "$1/kernels" -name '*.cu' | sort
 }
 
-# nvcc with the options of every gate.
-run_nvcc() { # option...
-  "$nvcc" -std=c++17 -O3 -I"$headers/kernels/nvcc" -I"$headers" \
-    -I"$headers/include" "$@"
-}
-
 # ---- Warnings, spills, local memory, doubles ---------------------------------
 
-compile() { # file log
-  targets=
-  for architecture in $architectures; do
-    targets="$targets -gencode arch=compute_$architecture,code=sm_$architecture"
-  done
-  # shellcheck disable=SC2086 # the list is meant to be split
-  run_nvcc $targets -Werror all-warnings \
-    -Xcompiler -Wall,-Wextra,-Werror \
-    -Xptxas -v,-warn-spills,-warn-lmem-usage,-warn-double-usage,-Werror \
-    -c "$1" -o "$work/object.o" >"$2" 2>&1
-}
-
-check_compiles() { # tree; leaves the logs in $work/ptxas
+# Compiles the kernels of a tree, a file for each processor.
+check_compiles() { # tree; leaves the logs in $work/ptxas, the code in all.ptx
+  rm -rf "$work/compiled"
   : >"$work/ptxas"
+  : >"$work/all.ptx"
+  sources "$1" | NVCC=$nvcc ARCHITECTURES=$architectures \
+    xargs -P "$(nproc)" -n 1 "$here/compile.sh" "$headers" "$work/compiled"
   for file in $(sources "$1"); do
-    if ! compile "$file" "$work/log"; then
-      grep -E 'error|warning' "$work/log" >&2 || cat "$work/log" >&2
+    made=$work/compiled/$(echo "$file" | tr / _)
+    if [ -e "$made/failed" ]; then
+      grep -E 'error|warning' "$made/log" >&2 || cat "$made/log" >&2
       fault "${file#"$1"/} is not clean"
+    else
+      cat "$made/log" >>"$work/ptxas"
+      cat "$made/ptx" >>"$work/all.ptx"
     fi
-    cat "$work/log" >>"$work/ptxas"
   done
 }
 
@@ -78,13 +68,7 @@ check_compiles() { # tree; leaves the logs in $work/ptxas
 # "kernel sm_80 sm_90 ... loads stores" for every kernel, by name.
 measure() { # tree; after check_compiles
   awk -f "$here/registers.awk" "$work/ptxas" >"$work/used"
-  : >"$work/vectors"
-  for file in $(sources "$1"); do
-    run_nvcc -arch=compute_90 -ptx "$file" -o "$work/ptx" ||
-      fault "${file#"$1"/} gives no PTX"
-    cat "$work/ptx" >>"$work/all.ptx"
-    awk -f "$here/vectors.awk" "$work/ptx" >>"$work/vectors"
-  done
+  awk -f "$here/vectors.awk" "$work/all.ptx" >"$work/vectors"
   cat "$work/used" "$work/vectors" | c++filt |
     awk -v architectures="$architectures" -f "$here/table.awk" | sort
 }
@@ -110,7 +94,6 @@ check_atomics() {
 
 check_kernels() { # tree
   faults=0
-  : >"$work/all.ptx"
   if [ -z "$(sources "$1")" ] && [ ! -e "$1/kernels/registers.txt" ]; then
     echo "there are no kernels"
     return 0
@@ -126,7 +109,6 @@ check_kernels() { # tree
 
 write_budget() { # tree
   faults=0
-  : >"$work/all.ptx"
   check_compiles "$1"
   [ "$faults" = 0 ] || return 1
   {
