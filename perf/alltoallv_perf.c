@@ -202,7 +202,8 @@ int main(int argc, char **argv) {
   else if (rivalIsBuilt() && !settings.withoutMpi)
     code = rivalLaunch((int)settings.numRanks, argv, &error);
   else
-    code = toolRanksRun((int)settings.numRanks, runForked, &table, &error);
+    code =
+        toolRanksRun((int)settings.numRanks, runForked, &table, NULL, &error);
   if (code == toolGood) return 0;
   return (int)toolComplain(program.name, code, &error);
 }

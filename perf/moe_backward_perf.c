@@ -4,6 +4,7 @@
  * ways of the same backward against each other (perf/backward.h).  Every result
  * is checked before anything is timed. */
 #include "perf/backward.h"
+#include "perf/launch_mpi.h"
 #include "tools/common/args.h"
 #include "tools/common/json.h"
 #include "tools/common/stats.h"
@@ -45,8 +46,7 @@ struct settings {
 };
 
 static struct settings settings = {
-    .options = {.numRanks = 4,
-                .numRounds = 9,
+    .options = {.numRounds = 9,
                 .numWarmups = 1,
                 .numExperts = 0,
                 .topk = 4,
@@ -72,7 +72,7 @@ static const struct toolArg args[] = {
     {.name = "ranks",
      .letter = 'g',
      INTEGER(options.numRanks, 1, 1024),
-     .help = "Ranks: processes of this machine."},
+     .help = "Ranks: 4 processes of this machine, or those of a launcher."},
     {.name = "minbytes",
      .letter = 'b',
      INTEGER(minTokens, 0, 1 << 24),
@@ -277,7 +277,8 @@ static enum toolExit runOnce(struct backwardRun *run, struct toolTable *table,
   if (!run->results)
     return toolFail(error, toolRunFailed, "no shared memory of %zu B", bytes);
   enum toolExit code =
-      toolRanksRun((int)run->options.numRanks, backwardRankMain, run, error);
+      toolRanksRun((int)run->options.numRanks, backwardRankMain, run,
+                   &(struct toolResults){run->results, bytes, 0}, error);
   if (code == toolGood) {
     struct backwardFigures figures;
     backwardSummarise(run, &figures);
@@ -319,8 +320,9 @@ static enum toolExit finishSettings(struct backwardRun *run,
   settings.load.layer = settings.csvLayer;
   settings.load.numExperts = (int32_t)options->numExperts;
   settings.load.topk = (int32_t)options->topk;
-  enum toolExit code =
-      toolWorkloadCreate(&settings.load, &run->workload, error);
+  enum toolExit code = toolRanksCount(&options->numRanks, error);
+  if (code == toolGood)
+    code = toolWorkloadCreate(&settings.load, &run->workload, error);
   options->numExperts = run->workload.numExperts;
   return code;
 }
@@ -374,6 +376,7 @@ int main(int argc, char **argv) {
       args, NULL};
   struct toolError error = {{0}};
   toolArgsStart(&program, argc, argv);
+  toolLaunchOffer(perfMpi());
   enum toolExit code = runAll(&program, &error);
   if (code != toolGood) return toolComplain(program.name, code, &error);
   return toolGood;

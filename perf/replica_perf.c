@@ -10,6 +10,7 @@
  *                selection per instance (no moves), per moved pair
  * A planner's break-even sets these against the pairs that a replica takes off
  * the busiest rank. */
+#include "perf/launch_mpi.h"
 #include "perf/replica.h"
 #include "tools/common/args.h"
 #include "tools/common/json.h"
@@ -20,8 +21,7 @@
 #include <math.h>
 #include <string.h>
 
-static struct replicaOptions options = {.numRanks = 4,
-                                        .numTokens = 512,
+static struct replicaOptions options = {.numTokens = 512,
                                         .numRounds = 9,
                                         .numExperts = 32,
                                         .topk = 4,
@@ -45,7 +45,7 @@ static const struct toolArg args[] = {
     {.name = "ranks",
      .letter = 'g',
      INTEGER(numRanks, 2, 1024),
-     .help = "Ranks: processes of this machine."},
+     .help = "Ranks: 4 processes of this machine, or those of a launcher."},
     {.name = "tokens",
      .letter = 'b',
      INTEGER(numTokens, 1, 1 << 24),
@@ -135,10 +135,13 @@ static void report(const struct replicaRun *run, struct toolTable *table,
 
 static enum toolExit runAll(const struct toolProgram *program,
                             struct toolError *error) {
+  enum toolExit code = toolRanksCount(&options.numRanks, error);
+  if (code == toolGood && options.numRanks < 2)
+    code = toolFail(error, toolBadInput, "one rank has no replicas");
   options.type = types[typeIndex];
   struct replicaRun run = {.options = options};
   struct toolJson *json = NULL;
-  enum toolExit code = toolJsonBegin(program, &json, error);
+  if (code == toolGood) code = toolJsonBegin(program, &json, error);
   for (int i = 0; i < replicaNumSteps && code == toolGood; i++) {
     const struct toolWorkloadConfig config = {
         .routing = "zipf:1",
@@ -152,7 +155,8 @@ static enum toolExit runAll(const struct toolProgram *program,
   if (code == toolGood && !run.results)
     code = toolFail(error, toolRunFailed, "no shared memory of %zu B", bytes);
   if (code == toolGood)
-    code = toolRanksRun((int)options.numRanks, replicaRankMain, &run, error);
+    code = toolRanksRun((int)options.numRanks, replicaRankMain, &run,
+                        &(struct toolResults){run.results, bytes, 0}, error);
   if (code == toolGood) {
     toolTableNote(stdout, "%s %d.%d.%d: H %lld, F %lld, %s, seed %lld",
                   program->name, LRMOE_MAJOR, LRMOE_MINOR, LRMOE_PATCH,
@@ -180,6 +184,7 @@ int main(int argc, char **argv) {
       args, NULL};
   struct toolError error = {{0}};
   toolArgsStart(&program, argc, argv);
+  toolLaunchOffer(perfMpi());
   enum toolExit code = runAll(&program, &error);
   if (code != toolGood) return toolComplain(program.name, code, &error);
   return toolGood;

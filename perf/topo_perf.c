@@ -8,14 +8,14 @@
  * the usual seed, so matrices of another are kept apart. */
 #include "perf/topo_perf.h"
 
+#include "perf/launch_mpi.h"
 #include "perf/topo_matrix.h"
 #include "tools/common/args.h"
 #include "tools/common/table.h"
 
 #include <stdio.h>
 
-static struct topoOptions options = {.numRanks = 4,
-                                     .numMatrices = 20,
+static struct topoOptions options = {.numMatrices = 20,
                                      .minBytes = 65536,
                                      .maxBytes = 33554432,
                                      .numRounds = 5,
@@ -30,7 +30,7 @@ static const struct toolArg args[] = {
     {.name = "ranks",
      .letter = 'g',
      INTEGER(numRanks, 1, toolMaxRanks),
-     .help = "Ranks: processes of this machine."},
+     .help = "Ranks: 4 processes of this machine, or those of a launcher."},
     {.name = "matrices",
      INTEGER(numMatrices, 1, topoMaxMatrices),
      .help = "Random traffic matrices of each seed."},
@@ -70,7 +70,8 @@ static enum toolExit runAll(struct toolJson *json, struct toolError *error) {
   outcome = toolSharedAlloc(bytes);
   if (!outcome) return toolFail(error, toolRunFailed, "out of memory");
   enum toolExit code =
-      toolRanksRun((int)options.numRanks, runRank, outcome, error);
+      toolRanksRun((int)options.numRanks, runRank, outcome,
+                   &(struct toolResults){outcome, bytes, 1}, error);
   if (code == toolGood) {
     toolTableNote(stdout, "topo_perf %d.%d.%d: %lld ranks, %d cores",
                   LRMOE_MAJOR, LRMOE_MINOR, LRMOE_PATCH,
@@ -86,7 +87,8 @@ static enum toolExit run(struct toolError *error) {
   if (options.minBytes > options.maxBytes)
     return toolFail(error, toolBadInput,
                     "option --minbytes is above --maxbytes");
-  enum toolExit code = toolJsonBegin(&program, &json, error);
+  enum toolExit code = toolRanksCount(&options.numRanks, error);
+  if (code == toolGood) code = toolJsonBegin(&program, &json, error);
   if (code == toolGood) code = runAll(json, error);
   if (code != toolGood && code != toolWrongData) {
     toolJsonDrop(json);
@@ -99,6 +101,7 @@ static enum toolExit run(struct toolError *error) {
 int main(int argc, char **argv) {
   struct toolError error = {""};
   toolArgsStart(&program, argc, argv);
+  toolLaunchOffer(perfMpi());
   enum toolExit code = run(&error);
   return code == toolGood ? 0 : (int)toolComplain(program.name, code, &error);
 }

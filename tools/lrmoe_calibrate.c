@@ -21,7 +21,7 @@ static struct {
   int64_t numRounds;
   int64_t budgetMs;
   const char *output;
-} options = {4, 4096, 67108864, 9, 10000, NULL};
+} options = {0, 4096, 67108864, 9, 10000, NULL};
 
 #define INTEGER(field, low, high)                                \
   .kind = toolArgInt, .value = &options.field, .minimum = (low), \
@@ -31,7 +31,7 @@ static const struct toolArg args[] = {
     {.name = "ranks",
      .letter = 'g',
      INTEGER(numRanks, 1, toolMaxRanks),
-     .help = "Ranks: processes of this machine."},
+     .help = "Ranks: 4 processes of this machine, or those of a launcher."},
     {.name = "minbytes",
      .letter = 'b',
      INTEGER(minBytes, 64, 1 << 30),
@@ -144,7 +144,8 @@ static enum toolExit run(struct toolError *error) {
   struct toolJson *json = NULL;
   if (options.minBytes > options.maxBytes)
     return toolFail(error, toolBadInput, "--minbytes is above --maxbytes");
-  enum toolExit code = toolJsonBegin(&program, &json, error);
+  enum toolExit code = toolRanksCount(&options.numRanks, error);
+  if (code == toolGood) code = toolJsonBegin(&program, &json, error);
   if (code == toolGood && options.output)
     code = toolFileProbe("output", options.output, error);
   struct outcome *outcome =
@@ -152,7 +153,9 @@ static enum toolExit run(struct toolError *error) {
   if (code == toolGood && !outcome)
     code = toolFail(error, toolRunFailed, "out of memory");
   if (code == toolGood)
-    code = toolRanksRun((int)options.numRanks, runRank, outcome, error);
+    code =
+        toolRanksRun((int)options.numRanks, runRank, outcome,
+                     &(struct toolResults){outcome, sizeof *outcome, 1}, error);
   if (code == toolGood && outcome) report(json, outcome);
   toolSharedFree(outcome, sizeof *outcome);
   if (code == toolGood) return toolJsonEnd(json, error);

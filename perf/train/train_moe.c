@@ -166,7 +166,7 @@ static enum toolExit runAll(const struct toolProgram *program,
                   (long long)shape->topk, (long long)shape->dim,
                   (long long)shape->ffn, (long long)run.text.numTrain,
                   (long long)run.text.numHeldOut, (long long)run.config.seed);
-    code = toolRanksRun((int)numRanks, trainRankMain, &run, error);
+    code = toolRanksRun((int)numRanks, trainRankMain, &run, NULL, error);
   }
   toolJsonDrop(run.json);
   trainTextFree(&run.text);

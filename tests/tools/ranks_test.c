@@ -30,7 +30,7 @@ static enum toolExit square(const struct toolRank *self) {
 START_TEST(allGood) {
   struct results *results = toolSharedAlloc(sizeof *results);
   ck_assert_ptr_nonnull(results);
-  ck_assert_int_eq(toolRanksRun(7, square, results, &error), toolGood);
+  ck_assert_int_eq(toolRanksRun(7, square, results, NULL, &error), toolGood);
   for (int i = 0; i < 7; i++) {
     ck_assert_int_eq(results->squares[i], i * i);
     ck_assert_int_ne(results->pids[i], getpid());
@@ -55,7 +55,7 @@ static enum toolExit noteDevice(const struct toolRank *self) {
 static void checkDevices(const char *first, const char *second,
                          const char *third) {
   const char *const expected[] = {first, second, third};
-  ck_assert_int_eq(toolRanksRun(3, noteDevice, NULL, &error), toolGood);
+  ck_assert_int_eq(toolRanksRun(3, noteDevice, NULL, NULL, &error), toolGood);
   for (int i = 0; i < 3; i++)
     ck_assert_str_eq(devices[i], expected[i]);
 }
@@ -145,7 +145,7 @@ static const struct {
 };
 
 START_TEST(oneFails) {
-  ck_assert_int_eq(toolRanksRun(4, failures[_i].body, NULL, &error),
+  ck_assert_int_eq(toolRanksRun(4, failures[_i].body, NULL, NULL, &error),
                    failures[_i].code);
   ck_assert_msg(strstr(error.text, failures[_i].text) == error.text,
                 "\"%s\", not \"%s\"", error.text, failures[_i].text);
@@ -166,7 +166,8 @@ static enum toolExit wrongData(const struct toolRank *self) {
 
 START_TEST(wrongDataLetsOthersFinish) {
   int64_t *numDone = toolSharedAlloc(sizeof *numDone);
-  ck_assert_int_eq(toolRanksRun(3, wrongData, numDone, &error), toolWrongData);
+  ck_assert_int_eq(toolRanksRun(3, wrongData, numDone, NULL, &error),
+                   toolWrongData);
   ck_assert_str_eq(error.text, "rank 1 of 3 ended with status 7");
   ck_assert_int_eq(*numDone, 2);
   toolSharedFree(numDone, sizeof *numDone);
@@ -185,7 +186,7 @@ START_TEST(ranksDieWithTheParent) {
   fflush(NULL);
   pid_t parent = fork();
   if (parent == 0) {
-    toolRanksRun(3, waitForever, results, &error);
+    toolRanksRun(3, waitForever, results, NULL, &error);
     _exit(0);
   }
   volatile pid_t *pids = results->pids;
@@ -208,9 +209,10 @@ START_TEST(ranksDieWithTheParent) {
 END_TEST
 
 START_TEST(badCounts) {
-  ck_assert_int_eq(toolRanksRun(0, square, NULL, &error), toolBadInput);
+  ck_assert_int_eq(toolRanksRun(0, square, NULL, NULL, &error), toolBadInput);
   ck_assert_str_eq(error.text, "0 ranks, not 1..1024");
-  ck_assert_int_eq(toolRanksRun(1025, square, NULL, &error), toolBadInput);
+  ck_assert_int_eq(toolRanksRun(1025, square, NULL, NULL, &error),
+                   toolBadInput);
 }
 END_TEST
 
@@ -218,7 +220,7 @@ START_TEST(bufferedOutputIsPrintedOnce) {
   FILE *file = tmpfile();
   struct results *results = toolSharedAlloc(sizeof *results);
   fputs("once", file);
-  ck_assert_int_eq(toolRanksRun(7, square, results, &error), toolGood);
+  ck_assert_int_eq(toolRanksRun(7, square, results, NULL, &error), toolGood);
   fflush(file);
   ck_assert_int_eq(ftell(file), 4);
   fseek(file, 0, SEEK_END);

@@ -230,7 +230,7 @@ static enum toolExit runGradients(const struct toolRank *self) {
 
 static void runOn(int numRanks, toolRankBody body, struct trainConfig *config) {
   struct toolError error = {""};
-  int code = toolRanksRun(numRanks, body, config, &error);
+  int code = toolRanksRun(numRanks, body, config, NULL, &error);
   ck_assert_msg(code == 0, "%d ranks: %s", numRanks, error.text);
 }
 

@@ -43,7 +43,7 @@ static void runCurveOn(int numRanks, const struct trainConfig *config,
   struct toolError error = {""};
   ck_assert_ptr_nonnull(curve);
   curve->config = *config;
-  int code = toolRanksRun(numRanks, runCurve, curve, &error);
+  int code = toolRanksRun(numRanks, runCurve, curve, NULL, &error);
   ck_assert_msg(code == 0, "%d ranks: %s", numRanks, error.text);
   memcpy(losses, curve->losses, sizeof curve->losses);
   toolSharedFree(curve, sizeof *curve);

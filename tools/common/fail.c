@@ -15,6 +15,6 @@ enum toolExit toolFail(struct toolError *error, enum toolExit code,
 
 enum toolExit toolComplain(const char *program, enum toolExit code,
                            const struct toolError *error) {
-  fprintf(stderr, "%s: %s\n", program, error->text);
+  if (*error->text) fprintf(stderr, "%s: %s\n", program, error->text);
   return code;
 }

@@ -4,6 +4,7 @@
 
 #include "lrmoe.h"
 #include "tools/common/file.h"
+#include "tools/common/launch.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -116,7 +117,7 @@ enum toolExit toolJsonBegin(const struct toolProgram *program,
                             struct toolJson **json, struct toolError *error) {
   *json = NULL;
   const char *path = program->json;
-  if (!path) return toolGood;
+  if (!path || toolLaunchIsSilent()) return toolGood;
   enum toolExit code = toolFileProbe("json", path, error);
   if (code != toolGood) return code;
   struct toolJson *made = calloc(1, sizeof *made);

@@ -1,7 +1,8 @@
-/* Ranks of a program: see ranks.h. */
+/* Ranks that are forked, and which rank is to blame: see ranks.h. */
 #include "tools/common/ranks.h"
 
 #include "tools/common/device.h"
+#include "tools/common/ranks_end.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -14,12 +15,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-/* One per rank, in memory that all share. */
-struct toolRankReport {
-  lrmoeResult_t result;
-  char text[400];
-};
 
 struct child {
   pid_t pid; /* 0: has ended */
@@ -120,36 +115,46 @@ static void waitForAll(struct team *team, int failed) {
 }
 
 /* How much a rank is to blame; 0: it is not. */
-static int blame(const struct team *team, int rank) {
-  const struct child *child = &team->children[rank];
-  if (WIFEXITED(child->status) && WEXITSTATUS(child->status) == toolGood)
-    return 0;
-  if (WIFSIGNALED(child->status)) return child->wasEnded ? 1 : 5;
-  if (WEXITSTATUS(child->status) == toolWrongData) return 3;
-  return team->reports[rank].result == lrmoeRemoteError ? 2 : 4;
+static int blame(const struct toolRankEnd *end) {
+  if (end->signal) return end->wasEnded ? 1 : 5;
+  if (end->code == toolGood) return 0;
+  if (end->code == toolWrongData) return 3;
+  return end->report.result == lrmoeRemoteError ? 2 : 4;
+}
+
+enum toolExit toolRanksJudge(const struct toolRankEnd *ends, int numRanks,
+                             struct toolError *error) {
+  int worst = 0;
+  for (int i = 1; i < numRanks; i++)
+    if (blame(&ends[i]) > blame(&ends[worst])) worst = i;
+  const struct toolRankEnd *end = &ends[worst];
+  if (!blame(end)) return toolGood;
+  if (end->signal)
+    return toolFail(error, toolRunFailed, "rank %d of %d %s signal %d (%s)",
+                    worst, numRanks,
+                    end->wasEnded ? "hung and was ended by" : "died of",
+                    end->signal, strsignal(end->signal));
+  if (*end->report.text)
+    return toolFail(error, (enum toolExit)end->code, "rank %d of %d: %s", worst,
+                    numRanks, end->report.text);
+  return toolFail(error, (enum toolExit)end->code,
+                  "rank %d of %d ended with status %d", worst, numRanks,
+                  end->code);
 }
 
 static enum toolExit judge(const struct team *team, struct toolError *error) {
-  int worst = 0;
-  for (int i = 1; i < team->numRanks; i++)
-    if (blame(team, i) > blame(team, worst)) worst = i;
-  if (!blame(team, worst)) return toolGood;
-  const struct child *child = &team->children[worst];
-  const char *text = team->reports[worst].text;
-  if (WIFSIGNALED(child->status)) {
-    int number = WTERMSIG(child->status);
-    return toolFail(error, toolRunFailed, "rank %d of %d %s signal %d (%s)",
-                    worst, team->numRanks,
-                    child->wasEnded ? "hung and was ended by" : "died of",
-                    number, strsignal(number));
+  struct toolRankEnd *ends = calloc((size_t)team->numRanks, sizeof *ends);
+  if (!ends) return toolFail(error, toolRunFailed, "out of memory");
+  for (int i = 0; i < team->numRanks; i++) {
+    const struct child *child = &team->children[i];
+    ends[i].signal = WIFSIGNALED(child->status) ? WTERMSIG(child->status) : 0;
+    ends[i].code = WIFEXITED(child->status) ? WEXITSTATUS(child->status) : 0;
+    ends[i].wasEnded = child->wasEnded;
+    ends[i].report = team->reports[i];
   }
-  int code = WEXITSTATUS(child->status);
-  if (*text)
-    return toolFail(error, (enum toolExit)code, "rank %d of %d: %s", worst,
-                    team->numRanks, text);
-  return toolFail(error, (enum toolExit)code,
-                  "rank %d of %d ended with status %d", worst, team->numRanks,
-                  code);
+  enum toolExit code = toolRanksJudge(ends, team->numRanks, error);
+  free(ends);
+  return code;
 }
 
 static enum toolExit start(struct team *team, toolRankBody body, void *user,
@@ -172,8 +177,8 @@ static enum toolExit start(struct team *team, toolRankBody body, void *user,
   return toolGood;
 }
 
-enum toolExit toolRanksRun(int numRanks, toolRankBody body, void *user,
-                           struct toolError *error) {
+static enum toolExit runForked(int numRanks, toolRankBody body, void *user,
+                               struct toolError *error) {
   if (numRanks < 1 || numRanks > toolMaxRanks)
     return toolFail(error, toolBadInput, "%d ranks, not 1..%d", numRanks,
                     toolMaxRanks);
@@ -193,4 +198,26 @@ enum toolExit toolRanksRun(int numRanks, toolRankBody body, void *user,
   free(team.children);
   toolSharedFree(team.reports, reportBytes);
   return code;
+}
+
+enum toolExit toolRanksRun(int numRanks, toolRankBody body, void *user,
+                           const struct toolResults *results,
+                           struct toolError *error) {
+  const struct toolLaunch *launch;
+  enum toolExit code = toolLaunchFind(&launch, error);
+  if (code != toolGood) return code;
+  if (launch) return toolRanksLaunched(launch, body, user, results, error);
+  return runForked(numRanks, body, user, error);
+}
+
+enum toolExit toolRanksCount(int64_t *numRanks, struct toolError *error) {
+  const struct toolLaunch *launch;
+  enum toolExit code = toolLaunchFind(&launch, error);
+  if (code != toolGood) return code;
+  if (launch && *numRanks && *numRanks != launch->numRanks)
+    return toolFail(error, toolBadInput,
+                    "-g %lld, and %d ranks were started: leave it out",
+                    (long long)*numRanks, launch->numRanks);
+  if (!*numRanks) *numRanks = launch ? launch->numRanks : 4;
+  return toolGood;
 }
