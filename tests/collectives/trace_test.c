@@ -48,13 +48,16 @@ static const char *nameOf(json_t *event) {
   return json_string_value(json_object_get(event, "name"));
 }
 
-/* All spans of that name. */
-static struct total totalOf(json_t *events, const char *name) {
+/* All spans of that name; of the device, or else of the host and names. */
+static struct total totalOn(json_t *events, const char *name, int isDevice) {
   struct total total = {0, 0, 1e300, 0};
   size_t i;
   json_t *event;
   json_array_foreach(events, i, event) {
-    if (strcmp(nameOf(event), name) != 0) continue;
+    const char *where = json_string_value(json_object_get(event, "cat"));
+    if (strcmp(nameOf(event), name) != 0 ||
+        (where && !strcmp(where, "device")) != isDevice)
+      continue;
     double start = json_number_value(json_object_get(event, "ts"));
     double end = start + json_number_value(json_object_get(event, "dur"));
     ck_assert(end >= start);
@@ -65,6 +68,10 @@ static struct total totalOf(json_t *events, const char *name) {
     if (end > total.last) total.last = end;
   }
   return total;
+}
+
+static struct total totalOf(json_t *events, const char *name) {
+  return totalOn(events, name, 0);
 }
 
 static json_t *trace(void) {
@@ -134,6 +141,27 @@ static void checkRanges(json_t *events) {
   json_decref(counts);
 }
 
+/* The device works on a call after the host began it, in the same order, and
+ * each call that enqueues work is there. */
+static void checkDevice(json_t *events, int isThere) {
+  static const char *const calls[] = {
+      "lrmoeDispatch",       "lrmoeExpertForward",   "lrmoeCombine",
+      "lrmoeSelect",         "lrmoeAllToAllCompact", "lrmoeSelectPackSend",
+      "lrmoeExpertBackward", "lrmoeReturn",          "exchange"};
+  double before = 0;
+  for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+    struct total host = totalOf(events, calls[i]);
+    struct total device = totalOn(events, calls[i], 1);
+    ck_assert_int_eq(device.numSpans, isThere ? host.numSpans : 0);
+    if (!isThere) continue;
+    ck_assert_msg(device.last > host.first, "%s", calls[i]);
+    ck_assert_int_eq(device.bytes, host.bytes);
+    if (i >= 4) continue; /* both backwards have what follows */
+    ck_assert_msg(device.first >= before, "%s", calls[i]);
+    before = device.first;
+  }
+}
+
 START_TEST(a_step_of_three_ranks) {
   json_t *events = trace();
   ck_assert_int_eq(totalOf(events, "process_name").numSpans, numRanks);
@@ -154,6 +182,8 @@ START_TEST(a_step_of_three_ranks) {
                    getenv("LRMOE_BACKEND") || getenv("LRMOE_TEST_BACKEND"));
   ck_assert(dispatch.first < back.first);
   ck_assert(exchange.first > dispatch.first && exchange.last < back.last);
+  const char *backend = getenv("LRMOE_BACKEND");
+  checkDevice(events, backend && !strcmp(backend, "cuda"));
   checkRanges(events);
   json_decref(events);
 }
