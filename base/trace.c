@@ -64,22 +64,34 @@ static lrmoeResult_t expandPath(const char *pattern, int rank, char *path) {
   return lrmoeSuccess;
 }
 
+/* A communicator has a track for the host and one for its device. */
+static int trackOf(const struct lrmoeTrace *trace, int isDevice) {
+  return 2 * trace->track + isDevice;
+}
+
 static void writeName(const struct lrmoeTrace *trace, FILE *out) {
   fprintf(out,
           "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,"
           "\"args\":{\"name\":\"rank %d of %d\"}},\n",
           (int)getpid(), trace->rank, trace->numRanks);
+  for (int isDevice = 0; isDevice < 2; isDevice++)
+    fprintf(out,
+            "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+            "\"args\":{\"name\":\"%s\"}},\n",
+            (int)getpid(), trackOf(trace, isDevice),
+            isDevice ? "device" : "host");
 }
 
 static void writeEvent(const struct lrmoeTrace *trace,
                        const struct lrmoeTraceEvent *event, FILE *out) {
   int64_t ns = event->endNs - event->startNs;
   fprintf(out,
-          "{\"name\":\"%s\",\"cat\":\"lrmoe\",\"ph\":\"X\",\"pid\":%d,"
+          "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,"
           "\"tid\":%d,\"ts\":%lld.%03lld,\"dur\":%lld.%03lld",
-          event->name, (int)getpid(), trace->track,
-          (long long)event->startNs / 1000, (long long)event->startNs % 1000,
-          (long long)ns / 1000, (long long)ns % 1000);
+          event->name, event->isDevice ? "device" : "host", (int)getpid(),
+          trackOf(trace, event->isDevice), (long long)event->startNs / 1000,
+          (long long)event->startNs % 1000, (long long)ns / 1000,
+          (long long)ns % 1000);
   if (event->bytes >= 0)
     fprintf(out, ",\"args\":{\"bytes\":%lld}", (long long)event->bytes);
   fputc('}', out);

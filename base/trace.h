@@ -17,12 +17,14 @@
 
 struct lrmoeTrace;
 
-/* A span; name is a constant.  bytes: what it carried, -1 for nothing said. */
+/* A span; name is a constant.  bytes: what it carried, -1 for nothing said.
+ * The device's spans are drawn beneath the host's. */
 struct lrmoeTraceEvent {
   const char *name;
   int64_t startNs; /* lrmoeNowNs */
   int64_t endNs;
   int64_t bytes;
+  int isDevice;
 };
 
 /* *trace = NULL unless LRMOE_TRACE is set.  In its value %r stands for the

@@ -60,7 +60,7 @@ static lrmoeResult_t expertBackward(struct lrmoeStep *step) {
 lrmoeResult_t lrmoeExpertBackward(lrmoeStep_t step, lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeExpertBackward", lrmoeStepSent,
                               lrmoeStepSent, stream));
-  LRMOE_SPAN(step->layer->comm, "lrmoeExpertBackward");
+  LRMOE_SPAN_ON(step->layer->comm, "lrmoeExpertBackward", stream);
   if (step->numPut)
     return LRMOE_FAIL(lrmoeInvalidUsage,
                       "lrmoeExpertBackward: lrmoeHandoffPut has already given "

@@ -56,7 +56,7 @@ static lrmoeResult_t expertForward(struct lrmoeStep *step) {
 lrmoeResult_t lrmoeExpertForward(lrmoeStep_t step, lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeExpertForward", lrmoeStepDispatched,
                               lrmoeStepDispatched, stream));
-  LRMOE_SPAN(step->layer->comm, "lrmoeExpertForward");
+  LRMOE_SPAN_ON(step->layer->comm, "lrmoeExpertForward", stream);
   if (!step->layer->isBound)
     return LRMOE_FAIL(lrmoeInvalidUsage,
                       "lrmoeExpertForward: lrmoeLayerBind must come before");
@@ -143,7 +143,7 @@ static lrmoeResult_t combine(struct lrmoeStep *step, void *y) {
 lrmoeResult_t lrmoeCombine(lrmoeStep_t step, void *y, lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeCombine", lrmoeStepComputed,
                               lrmoeStepComputed, stream));
-  LRMOE_SPAN(step->layer->comm, "lrmoeCombine");
+  LRMOE_SPAN_ON(step->layer->comm, "lrmoeCombine", stream);
   LRMOE_REQUIRE(y || !step->numTokens, "y is NULL");
   if (step->layer->active != step)
     return LRMOE_FAIL(lrmoeInvalidUsage,

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/config.h"
+#include "collectives/device_times.h"
 #include "collectives/order.h"
 #include "collectives/span.h"
 
@@ -161,6 +162,7 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm) {
     lrmoeTwinFree(comm->backend, &comm->hostOut);
     lrmoeTwinFree(comm->backend, &comm->hostIn);
   }
+  lrmoeDeviceTimesClose(comm->deviceTimes);
   lrmoeTraceClose(comm->trace);
   lrmoeFree(comm->targets);
   lrmoeFree(comm);
@@ -168,8 +170,9 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm) {
 }
 
 lrmoeResult_t lrmoeCommNeedBackend(struct lrmoeComm *comm) {
-  return comm->backend ? lrmoeSuccess
-                       : lrmoeBackendLoad("cuda", &comm->backend);
+  if (comm->backend) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeBackendLoad("cuda", &comm->backend));
+  return lrmoeDeviceTimesOpen(comm->backend, comm->trace, &comm->deviceTimes);
 }
 
 lrmoeResult_t lrmoeCommSynchronize(struct lrmoeComm *comm,

@@ -20,7 +20,8 @@ struct lrmoeComm {
   int32_t *sources;
   struct lrmoeTwin hostOut; /* messages between hosts, on a device backend */
   struct lrmoeTwin hostIn;
-  struct lrmoeTrace *trace; /* NULL: not wanted */
+  struct lrmoeTrace *trace;             /* NULL: not wanted */
+  struct lrmoeDeviceTimes *deviceTimes; /* NULL: not wanted, or the host's */
 };
 
 struct lrmoeWindow {

@@ -318,7 +318,7 @@ lrmoeResult_t lrmoeAllToAllCompact(lrmoeStep_t step, const void *x,
                                    const void *g, lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeAllToAllCompact", lrmoeStepSelected,
                               lrmoeStepSelected, stream));
-  LRMOE_SPAN(step->layer->comm, "lrmoeAllToAllCompact");
+  LRMOE_SPAN_ON(step->layer->comm, "lrmoeAllToAllCompact", stream);
   LRMOE_CHECK(checkRows(step, x, g));
   int64_t start = lrmoeNowNs();
   LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, sendStaged(step, x, g)));
@@ -333,7 +333,7 @@ lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *x,
                                   lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeSelectPackSend", lrmoeStepCombined,
                               lrmoeStepCombined, stream));
-  LRMOE_SPAN(step->layer->comm, "lrmoeSelectPackSend");
+  LRMOE_SPAN_ON(step->layer->comm, "lrmoeSelectPackSend", stream);
   LRMOE_CHECK(checkRows(step, x, g));
   LRMOE_CHECK(lrmoeSelectBegin(step, g, config));
   int64_t start = lrmoeNowNs();

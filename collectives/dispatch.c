@@ -211,7 +211,7 @@ lrmoeResult_t lrmoeDispatch(lrmoeStep_t step, const void *x,
                             lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeDispatch", lrmoeStepPrepared,
                               lrmoeStepCombined, stream));
-  LRMOE_SPAN(step->layer->comm, "lrmoeDispatch");
+  LRMOE_SPAN_ON(step->layer->comm, "lrmoeDispatch", stream);
   if (step->state != lrmoeStepPrepared && step->state != lrmoeStepCombined)
     return LRMOE_FAIL(lrmoeInvalidUsage,
                       "lrmoeDispatch: the step's forward has begun");

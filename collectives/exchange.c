@@ -38,7 +38,7 @@ lrmoeResult_t lrmoeExchangeRun(struct lrmoeComm *comm,
                                const struct lrmoeExchange *exchanges,
                                int numExchanges, lrmoeStream_t stream,
                                int64_t *bytesSent) {
-  LRMOE_SPAN(comm, "exchange");
+  LRMOE_SPAN_ON(comm, "exchange", stream);
   LRMOE_CHECK(comm->transport->groupStart());
   lrmoeResult_t result = lrmoeSuccess;
   int64_t sent = 0;

@@ -390,6 +390,6 @@ lrmoeResult_t lrmoeReplicaReduce(lrmoeLayer_t layer, lrmoeStream_t stream) {
   LRMOE_REQUIRE(layer, "layer is NULL");
   LRMOE_REQUIRE(!stream || !layer->backend->isHost,
                 "a CPU communicator has no streams: pass NULL");
-  LRMOE_SPAN(layer->comm, "lrmoeReplicaReduce");
+  LRMOE_SPAN_ON(layer->comm, "lrmoeReplicaReduce", stream);
   return lrmoeCommSettle(layer->comm, lrmoeReplicasReduce(layer, stream));
 }

@@ -200,7 +200,7 @@ lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
                           lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeReturn", lrmoeStepSent,
                               lrmoeStepExecuted, stream));
-  LRMOE_SPAN(step->layer->comm, "lrmoeReturn");
+  LRMOE_SPAN_ON(step->layer->comm, "lrmoeReturn", stream);
   LRMOE_REQUIRE(dx || !step->numTokens, "dx is NULL");
   if (step->numPut != step->handoff.numPairs)
     return LRMOE_FAIL(lrmoeInvalidUsage,

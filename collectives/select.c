@@ -180,6 +180,6 @@ lrmoeResult_t lrmoeSelect(lrmoeStep_t step, const void *g,
                           lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeSelect", lrmoeStepCombined,
                               lrmoeStepCombined, stream));
-  LRMOE_SPAN(step->layer->comm, "lrmoeSelect");
+  LRMOE_SPAN_ON(step->layer->comm, "lrmoeSelect", stream);
   return lrmoeSelectBegin(step, g, config);
 }

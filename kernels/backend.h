@@ -25,7 +25,7 @@
 #include "kernels/lists.h"
 #include "kernels/rows.h"
 
-#define LRMOE_BACKEND_ABI 3
+#define LRMOE_BACKEND_ABI 4
 
 enum lrmoeCopyKind {
   lrmoeCopyToDevice, /* from the host, page-locked for it to be asynchronous */
@@ -212,6 +212,11 @@ struct lrmoeBackend {
    * device (NVTX); ranges nest.  Both NULL: there is none. */
   void (*rangeBegin)(const char *name);
   void (*rangeEnd)(void);
+
+  /* Events that eventRecord gives a time; read once both were waited for.
+   * Destroyed with eventDestroy.  Both NULL: streams have no times. */
+  lrmoeResult_t (*timerCreate)(void **event);
+  lrmoeResult_t (*timerRead)(void *from, void *to, int64_t *ns);
 };
 
 extern const struct lrmoeBackend lrmoeCpuBackend;

@@ -14,6 +14,8 @@ lrmoeResult_t lrmoeCudaCopy(void *to, const void *from, size_t bytes,
 lrmoeResult_t lrmoeCudaClear(void *to, size_t bytes, lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaSynchronize(lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaEventCreate(void **event);
+lrmoeResult_t lrmoeCudaTimerCreate(void **event);
+lrmoeResult_t lrmoeCudaTimerRead(void *from, void *to, int64_t *ns);
 lrmoeResult_t lrmoeCudaEventRecord(void *event, lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaEventWait(void *event);
 lrmoeResult_t lrmoeCudaEventDestroy(void *event);

@@ -55,6 +55,21 @@ lrmoeResult_t lrmoeCudaEventCreate(void **event) {
   return lrmoeSuccess;
 }
 
+lrmoeResult_t lrmoeCudaTimerCreate(void **event) {
+  cudaEvent_t made = NULL;
+  LRMOE_CUDA_CHECK(cudaEventCreate(&made));
+  *event = made;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeCudaTimerRead(void *from, void *to, int64_t *ns) {
+  float ms = 0;
+  LRMOE_CUDA_CHECK(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(from),
+                                        static_cast<cudaEvent_t>(to)));
+  *ns = static_cast<int64_t>(static_cast<double>(ms) * 1e6);
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeCudaEventRecord(void *event, lrmoeStream_t stream) {
   LRMOE_CUDA_CHECK(cudaEventRecord(static_cast<cudaEvent_t>(event), stream));
   return lrmoeSuccess;

@@ -55,6 +55,8 @@ static const struct lrmoeBackend cudaBackend = {
     lrmoeCudaExpertAlpha,
     lrmoeCudaRangeBegin,
     lrmoeCudaRangeEnd,
+    lrmoeCudaTimerCreate,
+    lrmoeCudaTimerRead,
 };
 
 static lrmoeResult_t findDevice(void) {

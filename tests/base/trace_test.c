@@ -62,14 +62,22 @@ END_TEST
 
 START_TEST(an_event) {
   struct lrmoeTrace *trace = NULL;
-  const struct lrmoeTraceEvent event = {"send", 1234567, 2234568, 77};
+  const struct lrmoeTraceEvent event = {"send", 1234567, 2234568, 77, 0};
+  const struct lrmoeTraceEvent under = {"send", 1234567, 2234568, 77, 1};
   ASSERT_OK(lrmoeTraceOpen(2, 3, &trace));
   lrmoeTraceAdd(trace, &event);
+  lrmoeTraceAdd(trace, &under);
   lrmoeTraceClose(trace);
   json_t *events = load(path);
-  ck_assert_int_eq((int)json_array_size(events), 2);
+  ck_assert_int_eq((int)json_array_size(events), 5); /* three are names */
   json_t *first = json_array_get(events, 0),
-         *second = json_array_get(events, 1);
+         *second = json_array_get(events, 3);
+  for (int i = 0; i < 2; i++)
+    ck_assert(
+        json_equal(json_object_get(json_array_get(events, 1 + i), "tid"),
+                   json_object_get(json_array_get(events, 3 + i), "tid")));
+  ck_assert_int_eq(count(events, "cat", "host"), 1);
+  ck_assert_int_eq(count(events, "cat", "device"), 1);
   ck_assert_str_eq(json_string_value(
                        json_object_get(json_object_get(first, "args"), "name")),
                    "rank 2 of 3");
@@ -89,7 +97,7 @@ END_TEST
 static void *addMany(void *argument) {
   struct lrmoeTrace *trace = argument;
   for (int i = 0; i < eventsEach; i++) {
-    const struct lrmoeTraceEvent event = {"many", i, i + 1, -1};
+    const struct lrmoeTraceEvent event = {"many", i, i + 1, -1, 0};
     lrmoeTraceAdd(trace, &event);
   }
   lrmoeTraceClose(trace);
@@ -114,7 +122,7 @@ END_TEST
 START_TEST(names_of_files) {
   char pattern[300], host[256] = "", expected[700];
   struct lrmoeTrace *trace = NULL;
-  const struct lrmoeTraceEvent event = {"send", 0, 1, -1};
+  const struct lrmoeTraceEvent event = {"send", 0, 1, -1, 0};
   ck_assert(!gethostname(host, sizeof host - 1));
   snprintf(pattern, sizeof pattern, "%s/%%h.%%r.100%%%%", folder);
   snprintf(expected, sizeof expected, "%s/%s.12.100%%", folder, host);
@@ -148,7 +156,7 @@ END_TEST
 static void checkRefused(const char *reason) {
   static char text[2000];
   struct lrmoeTrace *trace = NULL;
-  const struct lrmoeTraceEvent event = {"send", 0, 1, -1};
+  const struct lrmoeTraceEvent event = {"send", 0, 1, -1, 0};
   ASSERT_OK(lrmoeTraceOpen(0, 1, &trace));
   struct capture capture = captureBegin();
   for (int i = 0; i < 3; i++) {
@@ -189,8 +197,8 @@ START_TEST(a_killed_rank_loses_little) {
   struct lrmoeTrace *trace = NULL;
   ASSERT_OK(lrmoeTraceOpen(0, 1, &trace));
   int64_t now = lrmoeNowNs();
-  const struct lrmoeTraceEvent early = {"early", now, now + 1, -1};
-  const struct lrmoeTraceEvent late = {"late", now, now + 2000000000, -1};
+  const struct lrmoeTraceEvent early = {"early", now, now + 1, -1, 0};
+  const struct lrmoeTraceEvent late = {"late", now, now + 2000000000, -1, 0};
   lrmoeTraceAdd(trace, &early);
   ck_assert_int_ne(access(path, F_OK), 0);
   lrmoeTraceAdd(trace, &late);
