@@ -24,8 +24,9 @@
 
 #include <stdatomic.h>
 
-/* One rank's record of one exchange.  Bits of the rows that are not zero follow
- * for each peer with rows, beginning at a byte. */
+/* One rank's record of one exchange.  Behind it come, with a hint, the keys
+ * (kernels/select.h) of all rows that it sends; else bits of the rows that are
+ * not zero for each peer with rows, beginning at a byte. */
 struct lrmoeBoardPeer {
   int64_t sendBytes;
   int64_t recvBytes;
@@ -35,7 +36,8 @@ struct lrmoeBoardPeer {
 struct lrmoeBoardRecord {
   int32_t isEligible;
   int32_t reserved;
-  struct lrmoeBoardPeer peers[]; /* [numRanks], then the bits */
+  uint64_t hint; /* what the rank was told about it; 0: nothing */
+  struct lrmoeBoardPeer peers[]; /* [numRanks], then the bits or keys */
 };
 
 struct lrmoeBoard;
@@ -62,13 +64,14 @@ struct lrmoeBoard *lrmoeCardSettle(struct lrmoeCard *card, int isWilling,
 
 void lrmoeBoardClose(struct lrmoeBoard *board);
 
-/* This rank's place for the record of exchange k, and room for bits. */
+/* This rank's place for the record of exchange k, and room behind it, which
+ * begins at a page. */
 struct lrmoeBoardRecord *lrmoeBoardMine(struct lrmoeBoard *board, uint64_t k);
 const struct lrmoeBoardRecord *lrmoeBoardOf(struct lrmoeBoard *board,
                                             uint64_t k, int rank);
 uint8_t *lrmoeBoardBits(const struct lrmoeBoard *board,
                         const struct lrmoeBoardRecord *record);
-int64_t lrmoeBoardRoom(const struct lrmoeBoard *board); /* for bits, bytes */
+int64_t lrmoeBoardRoom(const struct lrmoeBoard *board); /* bytes of it */
 
 /* False: a rank has withdrawn before. */
 int lrmoeBoardPublish(struct lrmoeBoard *board);

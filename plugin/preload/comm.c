@@ -24,10 +24,12 @@ static void freeComm(struct lrmoePreloadComm *comm) {
   lrmoeFree(comm->traffic.sentBytes);
   lrmoeFree(comm->places);
   lrmoeBufferFree(&comm->staging);
+  lrmoeBufferFree(&comm->work);
   lrmoeFree(comm);
 }
 
 static struct lrmoePreloadComm *make(const struct lrmoePreloadNew *made) {
+  static _Atomic uint64_t numMade;
   struct lrmoePreloadComm *comm = NULL;
   int64_t *counts = NULL;
   if (LRMOE_ALLOCATE(1, &comm) != lrmoeSuccess) return NULL;
@@ -36,6 +38,7 @@ static struct lrmoePreloadComm *make(const struct lrmoePreloadNew *made) {
     return NULL;
   }
   comm->handle = made->handle;
+  comm->serial = atomic_fetch_add(&numMade, 1) + 1;
   comm->rank = made->rank;
   comm->numRanks = made->numRanks;
   comm->key = made->key;

@@ -36,7 +36,7 @@ static lrmoeResult_t leave(lrmoeResult_t result) {
  * The first number counts the versions of the board. */
 static uint64_t settingsKey(void) {
   const struct lrmoePreloadSettings *settings = lrmoePreloadSettings();
-  const int64_t values[] = {1, settings->mode, settings->rowBytes};
+  const int64_t values[] = {2, settings->mode, settings->rowBytes};
   return lrmoeHash(0, values, sizeof values);
 }
 

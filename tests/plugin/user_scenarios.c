@@ -273,7 +273,7 @@ userScenario userFind(const char *name) {
       {"mixed", mixed},     {"lopsided", lopsided}, {"several", several},
       {"threads", threads}, {"together", together}, {"forked", forked},
       {"aborted", aborted}, {"killed", killed},     {"late", late},
-      {"unseen", unseen}};
+      {"unseen", unseen},   {"hinted", userHinted}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!strcmp(name, all[i].name)) return all[i].scenario;
   return NULL;
