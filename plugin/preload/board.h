@@ -48,12 +48,18 @@ struct lrmoeCard {
   int socket; /* -1: none */
   int rank;
   int numRanks;
-  uint64_t key; /* of communicator and settings */
+  uint64_t key;         /* of communicator and settings */
+  const int32_t *names; /* [numRanks] in cards; NULL: their numbers */
 };
 
 /* Before NCCL's call: puts the card up. */
 void lrmoeCardShow(struct lrmoeCard *card, const lrmoeUniqueId *id,
                    int numRanks, int rank, uint64_t settings);
+
+/* The same for a communicator of which this rank will know rank, numRanks and
+ * names after the call only. */
+void lrmoeCardShowAs(struct lrmoeCard *card, uint64_t key, int32_t name);
+void lrmoeCardTakeDown(struct lrmoeCard *card);
 
 /* After NCCL's call: the board, or NULL on all ranks.  isWilling 0: that call
  * failed here, and there is none.  Takes the card down. */
@@ -82,6 +88,15 @@ int lrmoeBoardIsWithdrawn(struct lrmoeBoard *board);
 
 /* False: exchange k was complete before, and must be acted on. */
 int lrmoeBoardWithdraw(struct lrmoeBoard *board, uint64_t k);
+
+/* ---- Splits (split.h) ---- */
+
+/* Of this rank, before NCCL's call; of another, after it.  False: that rank has
+ * not put it there. */
+void lrmoeBoardPutSplit(struct lrmoeBoard *board, uint64_t number,
+                        int32_t color, int32_t key);
+int lrmoeBoardGetSplit(struct lrmoeBoard *board, uint64_t number, int rank,
+                       int32_t *color, int32_t *key);
 
 /* ---- Report ---- */
 

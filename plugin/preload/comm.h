@@ -42,6 +42,7 @@ struct lrmoePreloadComm {
   int hasCuda;              /* buffers may be a device's */
   struct lrmoeBoard *board; /* NULL: not agreed */
   uint64_t numExchanges;
+  uint64_t numSplits;
   int hasWithdrawn;
   struct lrmoeBuffer staging; /* rows that are packed */
   struct lrmoeBuffer work;    /* of a selection */
@@ -57,6 +58,8 @@ struct lrmoePreloadNew {
   int numRanks;
   uint64_t key;
   struct lrmoeBoard *board;
+  const struct lrmoePreloadComm *parent; /* NULL: not split off */
+  const int32_t *parentRanks;            /* [numRanks] */
 };
 void lrmoePreloadCommAdd(const struct lrmoePreloadNew *made);
 
@@ -71,6 +74,10 @@ void lrmoePreloadCommForget(lrmoeNcclComm_t handle);
 /* Allocates and fills places and sources, for the machine in a file; NULL: this
  * one. */
 void lrmoePreloadOrder(struct lrmoePreloadComm *comm, const char *path);
+
+/* The same for a part of a communicator that has an order. */
+void lrmoePreloadOrderPart(struct lrmoePreloadComm *comm,
+                           const struct lrmoePreloadNew *made);
 
 /* Writes the lines of a communicator that ends. */
 void lrmoePreloadReport(struct lrmoePreloadComm *comm);
