@@ -82,8 +82,8 @@ static const struct paramEntry params[lrmoeNumParams] = {
              "share it. A file of a finished run is added to. Unset: none."),
     [lrmoeParamPreload] =
         TEXT("LRMOE_PRELOAD", "observe",
-             "What liblrmoe_preload.so does: off, observe, schedule or elide; "
-             "the same on all ranks."),
+             "What liblrmoe_preload.so does: off, observe, schedule, elide or "
+             "calibrate; the same on all ranks."),
     [lrmoeParamPreloadReport] =
         TEXT("LRMOE_PRELOAD_REPORT", "none",
              "File to which liblrmoe_preload.so appends what it saw."),

@@ -20,6 +20,7 @@ if(TARGET lrmoe_standin)
                   COMPONENT standin NAMELINK_COMPONENT standin)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/include/lrmoe.h
+              ${PROJECT_SOURCE_DIR}/include/lrmoe_hint.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # find_package(lrmoe) -> lrmoe::lrmoe

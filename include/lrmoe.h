@@ -1,8 +1,9 @@
 /* LRMoE: calibrated all-to-all for Mixture-of-Experts training.
  *
- * This is the only public header.  It needs no other header, is clean in C11
- * and C++17, and names communicators and streams by the tags that NCCL and
- * CUDA use, so that neither has to be installed.
+ * This is the only header of liblrmoe.so (lrmoe_hint.h, beside it, is of
+ * liblrmoe_preload.so).  It needs no other header, is clean in C11 and C++17,
+ * and names communicators and streams by the tags that NCCL and CUDA use, so
+ * that neither has to be installed.
  *
  * Rules that hold for every function:
  *   Results    A function returns lrmoeSuccess or says why not; the text is in

@@ -44,7 +44,7 @@ fault() {
 
 may_include() { # header, with the folders that may be seen in $places
   case $1 in
-  lrmoe.h) return 0 ;;
+  lrmoe.h | lrmoe_hint.h) return 0 ;;
   lrmoe_device.h) # of nvcc or of the emulator: the include path says
     [ "${places%% *}" = kernels ]
     return

@@ -22,8 +22,9 @@ fail() {
 mv "$work/first" "$work/prefix" # nothing may know where it was
 prefix=$work/prefix
 
-headers=$(cd "$prefix/include" && find . -type f)
-[ "$headers" = ./lrmoe.h ] || fail "other headers than lrmoe.h: $headers"
+headers=$(cd "$prefix/include" && find . -type f | sort | tr '\n' ' ')
+[ "$headers" = './lrmoe.h ./lrmoe_hint.h ' ] ||
+  fail "other headers than lrmoe.h and lrmoe_hint.h: $headers"
 pc=$(find "$prefix" -name lrmoe.pc)
 [ -n "$pc" ] || fail "no lrmoe.pc"
 

@@ -13,9 +13,24 @@
 #include "topo/readers.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- One at a time ------------------------------------------------------ */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void lrmoeHwlocLock(void) {
+  pthread_mutex_lock(&mutex);
+}
+
+void lrmoeHwlocUnlock(void) {
+  pthread_mutex_unlock(&mutex);
+}
+
+/* ---- hwloc -------------------------------------------------------------- */
 
 static lrmoeResult_t checkEnvironment(void) {
   static const char *const names[] = {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC",
@@ -127,7 +142,7 @@ static lrmoeResult_t readUsable(hwloc_topology_t hwloc,
   return result;
 }
 
-static lrmoeResult_t readHwloc(struct lrmoeMachine *machine) {
+static lrmoeResult_t readLocked(struct lrmoeMachine *machine) {
   hwloc_topology_t hwloc;
   if (hwloc_topology_init(&hwloc))
     return LRMOE_FAIL(lrmoeSystemError, "hwloc does not start: %s",
@@ -136,6 +151,13 @@ static lrmoeResult_t readHwloc(struct lrmoeMachine *machine) {
   lrmoeResult_t result = lrmoeLiveLoad(hwloc);
   if (result == lrmoeSuccess) result = readUsable(hwloc, machine);
   hwloc_topology_destroy(hwloc);
+  return result;
+}
+
+static lrmoeResult_t readHwloc(struct lrmoeMachine *machine) {
+  lrmoeHwlocLock();
+  lrmoeResult_t result = readLocked(machine);
+  lrmoeHwlocUnlock();
   return result;
 }
 

@@ -6,6 +6,12 @@
 
 #include <hwloc.h>
 
+/* Around all that a thread does with a topology of hwloc's, from before its
+ * initialisation until it is destroyed: libraries that hwloc loads (pciaccess,
+ * udev, its plugins) have state of the process that nothing guards. */
+void lrmoeHwlocLock(void);
+void lrmoeHwlocUnlock(void);
+
 /* Where the live machine is asked for what hwloc does not see.  Tests put
  * others in the place of the system's. */
 struct lrmoeLiveInput {

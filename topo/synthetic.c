@@ -197,8 +197,8 @@ static lrmoeResult_t addAll(struct lrmoeMachine *machine,
 
 /* ---- Processors: hwloc's ------------------------------------------------ */
 
-static lrmoeResult_t readProcessors(const char *description,
-                                    struct lrmoeMachine *machine) {
+static lrmoeResult_t readLocked(const char *description,
+                                struct lrmoeMachine *machine) {
   hwloc_topology_t hwloc;
   if (hwloc_topology_init(&hwloc))
     return LRMOE_FAIL(lrmoeSystemError, "hwloc does not start: %s",
@@ -213,6 +213,14 @@ static lrmoeResult_t readProcessors(const char *description,
   if (result == lrmoeSuccess)
     result = lrmoeLiveExport(hwloc, "synthetic", NULL, machine);
   hwloc_topology_destroy(hwloc);
+  return result;
+}
+
+static lrmoeResult_t readProcessors(const char *description,
+                                    struct lrmoeMachine *machine) {
+  lrmoeHwlocLock();
+  lrmoeResult_t result = readLocked(description, machine);
+  lrmoeHwlocUnlock();
   return result;
 }
 

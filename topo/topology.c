@@ -71,7 +71,7 @@ static uint64_t hashModel(hwloc_topology_t machine) {
   return lrmoeHash(1, model ? model : "", model ? strlen(model) : 0);
 }
 
-static lrmoeResult_t readMachine(struct lrmoeTopology *topology) {
+static lrmoeResult_t readLocked(struct lrmoeTopology *topology) {
   hwloc_topology_t machine;
   if (hwloc_topology_init(&machine))
     return LRMOE_FAIL(lrmoeSystemError, "hwloc does not start: %s",
@@ -80,6 +80,13 @@ static lrmoeResult_t readMachine(struct lrmoeTopology *topology) {
   if (result == lrmoeSuccess) result = countUsable(machine, topology);
   if (result == lrmoeSuccess) topology->machineKey = hashModel(machine);
   hwloc_topology_destroy(machine);
+  return result;
+}
+
+static lrmoeResult_t readMachine(struct lrmoeTopology *topology) {
+  lrmoeHwlocLock();
+  lrmoeResult_t result = readLocked(topology);
+  lrmoeHwlocUnlock();
   return result;
 }
 

@@ -1,6 +1,7 @@
 /* The board in memory: see board.h.
  *
- *   head | matrix [n][n] | records of even exchanges [n] | of odd ones [n]
+ *   head | matrix [n][n] | splits [2][n] | records of even exchanges [n] | of
+ *   odd ones [n]
  *
  * Two sets of records are enough: a rank that publishes exchange k + 2 has seen
  * all records of k + 1, and a rank publishes k + 1 when it is done with k. */
@@ -25,6 +26,12 @@ struct head {
   _Atomic uint32_t bell; /* changes with state */
   _Atomic int32_t numLeft;
   char pad[40];
+};
+
+struct split {
+  _Atomic uint64_t number; /* one more than the split's; last */
+  int32_t color;
+  int32_t key;
 };
 
 struct lrmoeBoard {
@@ -61,7 +68,8 @@ static int64_t recordBytesOf(int numRanks) {
 
 static int64_t matrixBytesOf(int numRanks) {
   return roundUp((int64_t)sizeof(struct head) +
-                 (int64_t)numRanks * numRanks * 8);
+                 (int64_t)numRanks * numRanks * 8 +
+                 2 * (int64_t)numRanks * (int64_t)sizeof(struct split));
 }
 
 static int64_t boardBytesOf(int numRanks) {
@@ -187,6 +195,33 @@ int lrmoeBoardWithdraw(struct lrmoeBoard *board, uint64_t k) {
   } while (!atomic_compare_exchange_weak(&board->head->state, &state,
                                          state | withdrawn));
   ring(board);
+  return 1;
+}
+
+/* ---- Splits ---- */
+
+static struct split *splitAt(struct lrmoeBoard *board, uint64_t number,
+                             int rank) {
+  int64_t numRanks = board->numRanks;
+  int64_t *matrix = (int64_t *)(void *)(board->head + 1);
+  struct split *splits = (struct split *)(void *)(matrix + numRanks * numRanks);
+  return splits + (int64_t)(number % 2) * numRanks + rank;
+}
+
+void lrmoeBoardPutSplit(struct lrmoeBoard *board, uint64_t number,
+                        int32_t color, int32_t key) {
+  struct split *split = splitAt(board, number, board->rank);
+  split->color = color;
+  split->key = key;
+  atomic_store(&split->number, number + 1);
+}
+
+int lrmoeBoardGetSplit(struct lrmoeBoard *board, uint64_t number, int rank,
+                       int32_t *color, int32_t *key) {
+  struct split *split = splitAt(board, number, rank);
+  if (atomic_load(&split->number) != number + 1) return 0;
+  *color = split->color;
+  *key = split->key;
   return 1;
 }
 

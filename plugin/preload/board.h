@@ -24,8 +24,9 @@
 
 #include <stdatomic.h>
 
-/* One rank's record of one exchange.  Bits of the rows that are not zero follow
- * for each peer with rows, beginning at a byte. */
+/* One rank's record of one exchange.  Behind it come, with a hint, the keys
+ * (kernels/select.h) of all rows that it sends; else bits of the rows that are
+ * not zero for each peer with rows, beginning at a byte. */
 struct lrmoeBoardPeer {
   int64_t sendBytes;
   int64_t recvBytes;
@@ -35,7 +36,8 @@ struct lrmoeBoardPeer {
 struct lrmoeBoardRecord {
   int32_t isEligible;
   int32_t reserved;
-  struct lrmoeBoardPeer peers[]; /* [numRanks], then the bits */
+  uint64_t hint; /* what the rank was told about it; 0: nothing */
+  struct lrmoeBoardPeer peers[]; /* [numRanks], then the bits or keys */
 };
 
 struct lrmoeBoard;
@@ -46,12 +48,18 @@ struct lrmoeCard {
   int socket; /* -1: none */
   int rank;
   int numRanks;
-  uint64_t key; /* of communicator and settings */
+  uint64_t key;         /* of communicator and settings */
+  const int32_t *names; /* [numRanks] in cards; NULL: their numbers */
 };
 
 /* Before NCCL's call: puts the card up. */
 void lrmoeCardShow(struct lrmoeCard *card, const lrmoeUniqueId *id,
                    int numRanks, int rank, uint64_t settings);
+
+/* The same for a communicator of which this rank will know rank, numRanks and
+ * names after the call only. */
+void lrmoeCardShowAs(struct lrmoeCard *card, uint64_t key, int32_t name);
+void lrmoeCardTakeDown(struct lrmoeCard *card);
 
 /* After NCCL's call: the board, or NULL on all ranks.  isWilling 0: that call
  * failed here, and there is none.  Takes the card down. */
@@ -62,13 +70,14 @@ struct lrmoeBoard *lrmoeCardSettle(struct lrmoeCard *card, int isWilling,
 
 void lrmoeBoardClose(struct lrmoeBoard *board);
 
-/* This rank's place for the record of exchange k, and room for bits. */
+/* This rank's place for the record of exchange k, and room behind it, which
+ * begins at a page. */
 struct lrmoeBoardRecord *lrmoeBoardMine(struct lrmoeBoard *board, uint64_t k);
 const struct lrmoeBoardRecord *lrmoeBoardOf(struct lrmoeBoard *board,
                                             uint64_t k, int rank);
 uint8_t *lrmoeBoardBits(const struct lrmoeBoard *board,
                         const struct lrmoeBoardRecord *record);
-int64_t lrmoeBoardRoom(const struct lrmoeBoard *board); /* for bits, bytes */
+int64_t lrmoeBoardRoom(const struct lrmoeBoard *board); /* bytes of it */
 
 /* False: a rank has withdrawn before. */
 int lrmoeBoardPublish(struct lrmoeBoard *board);
@@ -79,6 +88,15 @@ int lrmoeBoardIsWithdrawn(struct lrmoeBoard *board);
 
 /* False: exchange k was complete before, and must be acted on. */
 int lrmoeBoardWithdraw(struct lrmoeBoard *board, uint64_t k);
+
+/* ---- Splits (split.h) ---- */
+
+/* Of this rank, before NCCL's call; of another, after it.  False: that rank has
+ * not put it there. */
+void lrmoeBoardPutSplit(struct lrmoeBoard *board, uint64_t number,
+                        int32_t color, int32_t key);
+int lrmoeBoardGetSplit(struct lrmoeBoard *board, uint64_t number, int rank,
+                       int32_t *color, int32_t *key);
 
 /* ---- Report ---- */
 

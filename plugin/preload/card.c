@@ -20,11 +20,12 @@ struct address {
 };
 
 static struct address addressOf(const struct lrmoeCard *card, int rank) {
+  int name = card->names ? card->names[rank] : rank;
   struct address address = {.name.sun_family = AF_UNIX};
   int used =
       snprintf(address.name.sun_path + 1, sizeof address.name.sun_path - 1,
                "lrmoe-preload-%u-%016llx-%d", (unsigned)geteuid(),
-               (unsigned long long)card->key, rank);
+               (unsigned long long)card->key, name);
   address.bytes =
       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)used);
   return address;
@@ -36,22 +37,33 @@ static uint64_t keyOf(const lrmoeUniqueId *id, int numRanks,
   return lrmoeHash(key, &numRanks, sizeof numRanks);
 }
 
-static void takeDown(struct lrmoeCard *card) {
+void lrmoeCardTakeDown(struct lrmoeCard *card) {
   if (card->socket >= 0) close(card->socket);
   card->socket = -1;
 }
 
-void lrmoeCardShow(struct lrmoeCard *card, const lrmoeUniqueId *id,
-                   int numRanks, int rank, uint64_t settings) {
+static void putUp(struct lrmoeCard *card) {
   const int isOn = 1;
-  *card = (struct lrmoeCard){-1, rank, numRanks, keyOf(id, numRanks, settings)};
-  if (numRanks < 2 || numRanks > lrmoeBoardMaxRanks) return;
-  struct address own = addressOf(card, rank);
+  struct address own = addressOf(card, card->rank);
   card->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (card->socket < 0) return;
   if (setsockopt(card->socket, SOL_SOCKET, SO_PASSCRED, &isOn, sizeof isOn) ||
       bind(card->socket, (struct sockaddr *)&own.name, own.bytes))
-    takeDown(card);
+    lrmoeCardTakeDown(card);
+}
+
+void lrmoeCardShow(struct lrmoeCard *card, const lrmoeUniqueId *id,
+                   int numRanks, int rank, uint64_t settings) {
+  *card = (struct lrmoeCard){.socket = -1,
+                             .rank = rank,
+                             .numRanks = numRanks,
+                             .key = keyOf(id, numRanks, settings)};
+  if (numRanks >= 2 && numRanks <= lrmoeBoardMaxRanks) putUp(card);
+}
+
+void lrmoeCardShowAs(struct lrmoeCard *card, uint64_t key, int32_t name) {
+  *card = (struct lrmoeCard){.socket = -1, .rank = name, .key = key};
+  putUp(card);
 }
 
 static int isUp(const struct lrmoeCard *card, int rank) {
@@ -164,11 +176,11 @@ static struct lrmoeBoard *attend(const struct lrmoeCard *card,
 struct lrmoeBoard *lrmoeCardSettle(struct lrmoeCard *card, int isWilling,
                                    int64_t timeoutMs) {
   struct lrmoeBoard *board = NULL;
-  if (card->socket < 0) return NULL;
+  if (card->socket < 0 || card->numRanks < 2) return NULL;
   if (!card->rank)
     board = host(card, isWilling);
   else if (isWilling)
     board = attend(card, timeoutMs);
-  takeDown(card);
+  lrmoeCardTakeDown(card);
   return board;
 }

@@ -1,9 +1,10 @@
 /* The list of communicators: see comm.h.  Those whose creation was not seen
- * (ncclCommSplit, ncclCommInitAll, inside a group) are asked of NCCL at their
+ * (ncclCommInitAll, inside a group, without waiting) are asked of NCCL at their
  * first call; they have no board. */
 #include "plugin/preload/comm.h"
 
 #include "base/log.h"
+#include "plugin/preload/board_map.h"
 #include "plugin/preload/mode.h"
 
 #include <dlfcn.h>
@@ -24,10 +25,12 @@ static void freeComm(struct lrmoePreloadComm *comm) {
   lrmoeFree(comm->traffic.sentBytes);
   lrmoeFree(comm->places);
   lrmoeBufferFree(&comm->staging);
+  lrmoeBufferFree(&comm->work);
   lrmoeFree(comm);
 }
 
 static struct lrmoePreloadComm *make(const struct lrmoePreloadNew *made) {
+  static _Atomic uint64_t numMade;
   struct lrmoePreloadComm *comm = NULL;
   int64_t *counts = NULL;
   if (LRMOE_ALLOCATE(1, &comm) != lrmoeSuccess) return NULL;
@@ -36,6 +39,7 @@ static struct lrmoePreloadComm *make(const struct lrmoePreloadNew *made) {
     return NULL;
   }
   comm->handle = made->handle;
+  comm->serial = atomic_fetch_add(&numMade, 1) + 1;
   comm->rank = made->rank;
   comm->numRanks = made->numRanks;
   comm->key = made->key;
@@ -46,7 +50,10 @@ static struct lrmoePreloadComm *make(const struct lrmoePreloadNew *made) {
   comm->traffic.recvBytes = counts + made->numRanks;
   comm->traffic.wireBytes = counts + 2 * (int64_t)made->numRanks;
   pthread_mutex_init(&comm->mutex, NULL);
-  if (lrmoePreloadSettings()->mode == lrmoePreloadSchedule)
+  if (lrmoePreloadSettings()->mode != lrmoePreloadSchedule) return comm;
+  if (made->parent && made->parent->places)
+    lrmoePreloadOrderPart(comm, made);
+  else
     lrmoePreloadOrder(comm, lrmoePreloadSettings()->topology);
   return comm;
 }
@@ -58,10 +65,31 @@ static struct lrmoePreloadComm **linkOf(lrmoeNcclComm_t handle) {
   return link;
 }
 
+/* Why a communicator's messages cross as they are, once a process. */
+static void warnOfNoBoard(const struct lrmoePreloadNew *made) {
+  static atomic_flag hasWarned = ATOMIC_FLAG_INIT;
+  const char *why =
+      "not all of its ranks are on this machine, in this network namespace, "
+      "with this library and the same settings";
+  if (made->board || made->numRanks < 2 ||
+      lrmoePreloadSettings()->mode < lrmoePreloadElide ||
+      atomic_flag_test_and_set(&hasWarned))
+    return;
+  if (!made->key)
+    why = "it was made in a group, without waiting, by another call than "
+          "ncclCommInitRank, its Config and ncclCommSplit, or of one that is "
+          "not followed";
+  if (made->numRanks > lrmoeBoardMaxRanks) why = "it has too many ranks";
+  lrmoeLog(lrmoeLogWarn,
+           "preload: a communicator of %d ranks is passed through: %s",
+           made->numRanks, why);
+}
+
 /* Without memory to know it a communicator with a board must not be waited for.
  * One that is known under this handle has ended where the shim did not see. */
 void lrmoePreloadCommAdd(const struct lrmoePreloadNew *made) {
   struct lrmoePreloadComm *comm = make(made);
+  warnOfNoBoard(made);
   if (!comm) {
     if (made->board) lrmoeBoardWithdraw(made->board, 0);
     lrmoeBoardClose(made->board);

@@ -1,17 +1,16 @@
-/* Exchanges without their zero rows.
+/* Exchanges without their zero rows, or with the rows only that a hint keeps.
  *
  * 1. A group with one send to and one receive from every rank is an exchange.
  *    Each rank finds its zero rows and publishes (board.h) how many bytes go
- *    where and which rows are not zero.
+ *    where and which rows are not zero; with a hint, what it was told and the
+ *    keys of its rows (calibrate.c).
  * 2. When all n records are there, every rank checks all of them: who is
- *    eligible, and whether what s sends to d is what d awaits of s.  If one
- *    check fails, or no row is zero, the messages cross as they are, on all
- *    ranks.
- * 3. Else every message with zero rows is packed and crosses as bytes.  The
- *    receiver knows from the sender's record how many, so this is one group, as
- *    before, and as free of deadlock as the program's own.  The rows land at
- *    the beginning of the receiver's buffer and are moved to their places from
- *    the last to the first, in place; the rest becomes zero.
+ *    eligible, whether what s sends to d is what d awaits of s, and whether all
+ *    were told the same.  If one check fails, or all rows stay, the messages
+ *    cross as they are, on all ranks.
+ * 3. Else every message of which rows stay behind is packed and crosses as
+ *    bytes (cross.c).  The receiver knows from the records how many, so this is
+ *    one group, as before, and as free of deadlock as the program's own.
  *
  * Waiting for records must not be able to hang a program that would not hang
  * without it: it ends with the time-out, an error of NCCL's, or an abort, and
@@ -19,18 +18,33 @@
 #include "plugin/preload/elide.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "plugin/preload/calibrate.h"
 #include "plugin/preload/mode.h"
 #include "plugin/preload/zero.h"
 
 #include <string.h>
 
+static int isWanted(void) {
+  return lrmoePreloadSettings()->mode >= lrmoePreloadElide;
+}
+
 int lrmoeElisionIsOn(const struct lrmoePreloadComm *comm) {
-  return comm->board && !comm->hasWithdrawn &&
-         lrmoePreloadSettings()->mode == lrmoePreloadElide;
+  return comm->board && !comm->hasWithdrawn && isWanted();
+}
+
+static void refuse(struct lrmoeElision *elision, const char *why) {
+  lrmoeHintRefuse(elision->comm, why);
+  lrmoeHintFree(elision->hint);
+  elision->hint = NULL;
 }
 
 void lrmoeElisionWithdraw(struct lrmoePreloadComm *comm) {
+  struct lrmoeElision elision = {.comm = comm, .hint = lrmoeHintTake(comm)};
+  if (elision.hint)
+    refuse(&elision, "what its ranks do there is no exchange of all of them, "
+                     "or they have not agreed on this mode");
   if (!lrmoeElisionIsOn(comm)) return;
   comm->hasWithdrawn = 1;
   lrmoeBoardWithdraw(comm->board, comm->numExchanges);
@@ -38,14 +52,14 @@ void lrmoeElisionWithdraw(struct lrmoePreloadComm *comm) {
 
 /* ---- Shape ---- */
 
-int64_t lrmoeElisionRows(const struct lrmoeElision *elision, int64_t bytes,
-                         int peer) {
-  if (peer == elision->comm->rank || bytes % elision->rowBytes) return 0;
+/* Rows of a message that may stay if they are zero: 0 where it crosses as it
+ * is. */
+static int64_t rowsOf(const struct lrmoeElision *elision, int64_t bytes,
+                      int peer) {
+  if (peer == elision->comm->rank || !elision->rowBytes || elision->hint ||
+      bytes % elision->rowBytes)
+    return 0;
   return bytes / elision->rowBytes;
-}
-
-static int64_t bitBytes(int64_t numRows) {
-  return (numRows + 7) / 8;
 }
 
 /* Puts the calls by peer; false unless each has one send and one receive. */
@@ -71,7 +85,7 @@ static int arrange(struct lrmoeElision *elision,
 static int64_t markRows(const char *rows, int64_t numRows, int64_t rowBytes,
                         uint8_t *bits) {
   int64_t numKept = 0;
-  memset(bits, 0, (size_t)bitBytes(numRows));
+  memset(bits, 0, (size_t)lrmoeBitBytes(numRows));
   for (int64_t row = 0; row < numRows; row++) {
     int isKept = !lrmoePreloadIsZero(rows + row * rowBytes, rowBytes);
     bits[row / 8] |= (uint8_t)(isKept << (row % 8));
@@ -89,21 +103,37 @@ static int fillRecord(struct lrmoeElision *elision,
   for (int peer = 0; peer < comm->numRanks; peer++) {
     const struct lrmoePreloadCall *send = elision->peers[peer].send;
     struct lrmoeBoardPeer *own = &record->peers[peer];
-    int64_t numRows = lrmoeElisionRows(elision, send->bytes, peer);
+    int64_t numRows = rowsOf(elision, send->bytes, peer);
     *own = (struct lrmoeBoardPeer){
         send->bytes, elision->peers[peer].recv->bytes, numRows ? 0 : -1};
-    room -= bitBytes(numRows);
+    room -= lrmoeBitBytes(numRows);
     if (room < 0) return 0;
     if (!numRows) continue;
     own->keptRows = markRows(send->send, numRows, elision->rowBytes, bits);
-    bits += bitBytes(numRows);
+    bits += lrmoeBitBytes(numRows);
     if (own->keptRows < numRows)
       *packedBytes += own->keptRows * elision->rowBytes;
-    comm->traffic.boardBytes += bitBytes(numRows);
+    comm->traffic.boardBytes += lrmoeBitBytes(numRows);
   }
   comm->traffic.boardBytes +=
       comm->numRanks * (int64_t)sizeof(struct lrmoeBoardPeer);
   return 1;
+}
+
+/* The type is that of the exchange; ranks may differ in it, too. */
+static void setHint(struct lrmoeElision *elision,
+                    struct lrmoeBoardRecord *record) {
+  record->hint = 0;
+  if (!elision->hint) return;
+  elision->refusal = lrmoeCalibrationRefusal(elision);
+  if (elision->refusal) {
+    lrmoeHintFree(elision->hint);
+    elision->hint = NULL;
+    return;
+  }
+  int64_t type = elision->peers[0].send->type;
+  record->hint = lrmoeHash(elision->hint->hash, &type, sizeof type) | 1;
+  elision->rowBytes = elision->hint->rowBytes;
 }
 
 /* What may fail fails here, before anybody counts on this rank. */
@@ -112,7 +142,9 @@ static void prepare(struct lrmoeElision *elision) {
   int64_t packedBytes = 0;
   struct lrmoeBoardRecord *record = lrmoeBoardMine(comm->board, elision->k);
   record->isEligible = 0;
+  setHint(elision, record);
   if (!fillRecord(elision, record, &packedBytes)) return;
+  if (elision->hint && !lrmoeCalibrationFill(elision, record)) return;
   if (packedBytes &&
       lrmoeBufferReserve(&comm->staging, (size_t)packedBytes) != lrmoeSuccess)
     return;
@@ -152,104 +184,100 @@ static int awaitRecords(const struct lrmoePreloadReal *real,
   return 1;
 }
 
-/* ---- Verdict ---- */
+/* ---- Verdict: pure, of the n records only ---- */
 
-/* Pure: of the n records only. */
-static int agrees(const struct lrmoeElision *elision) {
-  struct lrmoePreloadComm *comm = elision->comm;
-  int64_t zeroRows = 0;
-  for (int s = 0; s < comm->numRanks; s++) {
-    const struct lrmoeBoardRecord *from =
-        lrmoeBoardOf(comm->board, elision->k, s);
+static const struct lrmoeBoardRecord *
+recordOf(const struct lrmoeElision *elision, int rank) {
+  return lrmoeBoardOf(elision->comm->board, elision->k, rank);
+}
+
+/* Whether all are eligible and what is sent is what is awaited. */
+static int sizesAgree(const struct lrmoeElision *elision) {
+  int numRanks = elision->comm->numRanks;
+  for (int s = 0; s < numRanks; s++) {
+    const struct lrmoeBoardRecord *from = recordOf(elision, s);
     if (!from->isEligible) return 0;
-    for (int d = 0; d < comm->numRanks; d++) {
-      const struct lrmoeBoardRecord *to =
-          lrmoeBoardOf(comm->board, elision->k, d);
-      const struct lrmoeBoardPeer *sent = &from->peers[d];
-      if (!to->isEligible || sent->sendBytes != to->peers[s].recvBytes)
+    for (int d = 0; d < numRanks; d++)
+      if (from->peers[d].sendBytes != recordOf(elision, d)->peers[s].recvBytes)
         return 0;
+  }
+  return 1;
+}
+
+static int hintsAgree(const struct lrmoeElision *elision) {
+  for (int s = 1; s < elision->comm->numRanks; s++)
+    if (recordOf(elision, s)->hint != recordOf(elision, 0)->hint) return 0;
+  return 1;
+}
+
+static int hasZeroRows(const struct lrmoeElision *elision) {
+  int64_t zeroRows = 0;
+  int numRanks = elision->comm->numRanks;
+  for (int s = 0; s < numRanks; s++)
+    for (int d = 0; d < numRanks; d++) {
+      const struct lrmoeBoardPeer *sent = &recordOf(elision, s)->peers[d];
       if (sent->keptRows >= 0)
         zeroRows += sent->sendBytes / elision->rowBytes - sent->keptRows;
     }
-  }
   return zeroRows > 0;
 }
-
-/* ---- Crossing ---- */
 
 /* Bits of the rows that rank `from` sends to `to`. */
 static const uint8_t *bitsBetween(const struct lrmoeElision *elision, int from,
                                   int to) {
-  struct lrmoeBoard *board = elision->comm->board;
-  const struct lrmoeBoardRecord *record = lrmoeBoardOf(board, elision->k, from);
-  const uint8_t *bits = lrmoeBoardBits(board, record);
+  const struct lrmoeBoardRecord *record = recordOf(elision, from);
+  const uint8_t *bits = lrmoeBoardBits(elision->comm->board, record);
   for (int peer = 0; peer < to; peer++)
     if (record->peers[peer].keptRows >= 0)
-      bits += bitBytes(record->peers[peer].sendBytes / elision->rowBytes);
+      bits += lrmoeBitBytes(record->peers[peer].sendBytes / elision->rowBytes);
   return bits;
 }
 
-static int hasBit(const uint8_t *bits, int64_t row) {
-  return bits[row / 8] >> (row % 8) & 1;
+/* Rows that cross in place of a message and their bits; -1, NULL: that very
+ * message. */
+static int64_t rowsBetween(const struct lrmoeElision *elision, int from, int to,
+                           const uint8_t **bits) {
+  const struct lrmoeBoardPeer *sent = &recordOf(elision, from)->peers[to];
+  *bits = NULL;
+  if (sent->keptRows < 0 ||
+      sent->keptRows * elision->rowBytes == sent->sendBytes)
+    return -1;
+  *bits = bitsBetween(elision, from, to);
+  return sent->keptRows;
 }
 
-static char *pack(const struct lrmoeElision *elision, int peer,
-                  const char *rows, char *out) {
-  int64_t rowBytes = elision->rowBytes;
-  const uint8_t *bits = bitsBetween(elision, elision->comm->rank, peer);
-  int64_t numRows = elision->peers[peer].send->bytes / rowBytes;
-  for (int64_t row = 0, end; row < numRows; row = end + 1) {
-    for (end = row; end < numRows && hasBit(bits, end);)
-      end++;
-    memcpy(out, rows + row * rowBytes, (size_t)((end - row) * rowBytes));
-    out += (end - row) * rowBytes;
+static void takeZeroRows(struct lrmoeElision *elision) {
+  int own = elision->comm->rank;
+  for (int rank = 0; rank < elision->comm->numRanks; rank++) {
+    struct lrmoeElisionPeer *peer = &elision->peers[rank];
+    peer->sendRows = rowsBetween(elision, own, rank, &peer->sendBits);
+    peer->recvRows = rowsBetween(elision, rank, own, &peer->recvBits);
   }
-  return out;
 }
 
-/* What crosses in place of a message of so many bytes; -1: that very one. */
-static int64_t compactBytes(const struct lrmoeElision *elision, int from,
-                            int to) {
-  const struct lrmoeBoardPeer *sent =
-      &lrmoeBoardOf(elision->comm->board, elision->k, from)->peers[to];
-  int64_t bytes = sent->keptRows * elision->rowBytes;
-  return sent->keptRows < 0 || bytes == sent->sendBytes ? -1 : bytes;
-}
-
-static lrmoeResult_t sendTo(const struct lrmoePreloadReal *real,
-                            const struct lrmoeElision *elision, int peer,
-                            char **staging) {
-  struct lrmoePreloadComm *comm = elision->comm;
-  const struct lrmoePreloadCall *call = elision->peers[peer].send;
-  int64_t bytes = compactBytes(elision, comm->rank, peer);
-  if (bytes < 0) return lrmoePreloadForward(real, call);
-  if (!bytes) return lrmoeSuccess;
-  char *packed = *staging;
-  *staging = pack(elision, peer, call->send, packed);
-  comm->traffic.wireBytes[peer] += bytes;
-  return real->send(packed, (size_t)bytes, lrmoeUint8, peer, comm->handle,
-                    call->stream);
-}
-
-static lrmoeResult_t recvFrom(const struct lrmoePreloadReal *real,
-                              const struct lrmoeElision *elision, int peer) {
-  struct lrmoePreloadComm *comm = elision->comm;
-  const struct lrmoePreloadCall *call = elision->peers[peer].recv;
-  int64_t bytes = compactBytes(elision, peer, comm->rank);
-  if (bytes < 0) return lrmoePreloadForward(real, call);
-  if (!bytes) return lrmoeSuccess;
-  return real->recv(call->recv, (size_t)bytes, lrmoeUint8, peer, comm->handle,
-                    call->stream);
-}
-
-static lrmoeResult_t issue(const struct lrmoePreloadReal *real,
-                           const struct lrmoeElision *elision) {
-  char *staging = elision->comm->staging.data;
-  for (int peer = 0; peer < elision->comm->numRanks; peer++) {
-    LRMOE_CHECK(sendTo(real, elision, peer, &staging));
-    LRMOE_CHECK(recvFrom(real, elision, peer));
+static int followHint(struct lrmoeElision *elision) {
+  if (!lrmoeCalibrationSelect(elision)) {
+    refuse(elision, "a row that is not finite would be dropped");
+    return 0;
   }
-  return lrmoeSuccess;
+  elision->comm->traffic.numCalibrated++;
+  return 1;
+}
+
+/* Whether some rows stay behind; they are in peers then. */
+static int decide(struct lrmoeElision *elision) {
+  if (elision->refusal) refuse(elision, elision->refusal);
+  if (!hintsAgree(elision)) {
+    if (!elision->refusal)
+      refuse(elision, "ranks were told different things, or some nothing");
+    return 0;
+  }
+  if (!sizesAgree(elision)) return 0;
+  if (elision->hint) return followHint(elision);
+  if (!hasZeroRows(elision)) return 0;
+  takeZeroRows(elision);
+  elision->comm->traffic.numElided++;
+  return 1;
 }
 
 static lrmoeResult_t exchange(const struct lrmoePreloadReal *real,
@@ -260,16 +288,16 @@ static lrmoeResult_t exchange(const struct lrmoePreloadReal *real,
   if (!lrmoeBoardPublish(comm->board) || !awaitRecords(real, elision)) {
     comm->hasWithdrawn = 1;
     elision->isGone = atomic_load(&comm->isGone);
+    if (elision->hint) refuse(elision, "not all ranks came to its exchange");
     return elision->isGone ? lrmoeInternalError : lrmoeSuccess;
   }
   comm->numExchanges++;
-  if (!agrees(elision)) {
+  if (!decide(elision)) {
     comm->traffic.numExact++;
     return lrmoeSuccess;
   }
-  comm->traffic.numElided++;
   elision->isElided = 1;
-  return issue(real, elision);
+  return lrmoeCrossIssue(real, elision);
 }
 
 static void withdrawAll(const struct lrmoePreloadCall *calls,
@@ -294,43 +322,25 @@ lrmoeResult_t lrmoeElisionBegin(const struct lrmoePreloadReal *real,
                                 int64_t numCalls,
                                 struct lrmoeElision *elision) {
   struct lrmoePreloadComm *comm = calls[0].comm;
-  if (lrmoePreloadSettings()->mode != lrmoePreloadElide) return lrmoeSuccess;
+  if (!isWanted()) return lrmoeSuccess;
   *elision = (struct lrmoeElision){
       .comm = comm, .rowBytes = lrmoePreloadSettings()->rowBytes};
   if (lrmoeElisionIsOn(comm) && !isOfDevice(&calls[0]) &&
       LRMOE_ALLOCATE(comm->numRanks, &elision->peers) == lrmoeSuccess &&
-      arrange(elision, calls, numCalls))
+      arrange(elision, calls, numCalls)) {
+    elision->hint = lrmoeHintTake(comm);
     return exchange(real, elision);
+  }
   withdrawAll(calls, numCalls);
   return lrmoeSuccess;
 }
 
 /* ---- End ---- */
 
-/* Row i of the packed ones belongs at or behind its place: going from the last
- * to the first nothing is overwritten that is still needed. */
-static void unpack(const struct lrmoeElision *elision, int peer) {
-  int64_t rowBytes = elision->rowBytes;
-  const uint8_t *bits = bitsBetween(elision, peer, elision->comm->rank);
-  char *rows = elision->peers[peer].recv->recv;
-  int64_t packed = compactBytes(elision, peer, elision->comm->rank) / rowBytes;
-  for (int64_t row = elision->peers[peer].recv->bytes / rowBytes - 1; row >= 0;
-       row--) {
-    if (hasBit(bits, row)) {
-      if (--packed != row)
-        memcpy(rows + row * rowBytes, rows + packed * rowBytes,
-               (size_t)rowBytes);
-    } else {
-      memset(rows + row * rowBytes, 0, (size_t)rowBytes);
-    }
-  }
-}
-
 void lrmoeElisionEnd(struct lrmoeElision *elision, lrmoeResult_t result) {
-  if (elision->isElided && result == lrmoeSuccess)
-    for (int peer = 0; peer < elision->comm->numRanks; peer++)
-      if (compactBytes(elision, peer, elision->comm->rank) >= 0)
-        unpack(elision, peer);
+  if (elision->isElided && result == lrmoeSuccess) lrmoeCrossFinish(elision);
   lrmoeFree(elision->peers);
+  lrmoeHintFree(elision->hint);
   elision->peers = NULL;
+  elision->hint = NULL;
 }

@@ -13,6 +13,7 @@ static const char *const names[] = {
     [lrmoePreloadObserve] = "observe",
     [lrmoePreloadSchedule] = "schedule",
     [lrmoePreloadElide] = "elide",
+    [lrmoePreloadCalibrate] = "calibrate",
 };
 
 static struct lrmoePreloadSettings settings;
@@ -27,8 +28,8 @@ static enum lrmoePreloadMode modeOf(const char *text) {
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(text, names[i])) return (enum lrmoePreloadMode)i;
   lrmoeLog(lrmoeLogWarn,
-           "LRMOE_PRELOAD=%s is refused: it is none of off, observe, schedule "
-           "and elide; calls are forwarded untouched",
+           "LRMOE_PRELOAD=%s is refused: it is none of off, observe, "
+           "schedule, elide and calibrate; calls are forwarded untouched",
            text);
   return lrmoePreloadOff;
 }

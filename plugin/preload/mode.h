@@ -8,7 +8,8 @@ enum lrmoePreloadMode {
   lrmoePreloadOff,
   lrmoePreloadObserve,
   lrmoePreloadSchedule,
-  lrmoePreloadElide
+  lrmoePreloadElide,
+  lrmoePreloadCalibrate
 };
 
 struct lrmoePreloadSettings {

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "plugin/preload/group.h"
 #include "plugin/preload/mode.h"
+#include "plugin/preload/split.h"
 
 #pragma GCC visibility push(default)
 #define DECLARE(field, symbol, parameters) lrmoeResult_t symbol parameters;
@@ -36,7 +37,7 @@ static lrmoeResult_t leave(lrmoeResult_t result) {
  * The first number counts the versions of the board. */
 static uint64_t settingsKey(void) {
   const struct lrmoePreloadSettings *settings = lrmoePreloadSettings();
-  const int64_t values[] = {1, settings->mode, settings->rowBytes};
+  const int64_t values[] = {2, settings->mode, settings->rowBytes};
   return lrmoeHash(0, values, sizeof values);
 }
 
@@ -47,10 +48,9 @@ struct creation {
 
 static void beginCreation(struct creation *creation, const lrmoeUniqueId *id,
                           int numRanks, int rank) {
-  const struct lrmoePreloadSettings *settings = lrmoePreloadSettings();
   creation->card = (struct lrmoeCard){.socket = -1};
   creation->isSeen = !lrmoePreloadGroupIsOpen();
-  if (creation->isSeen && settings->mode != lrmoePreloadSchedule)
+  if (creation->isSeen)
     lrmoeCardShow(&creation->card, id, numRanks, rank, settingsKey());
 }
 
@@ -92,6 +92,21 @@ lrmoeResult_t ncclCommInitRankConfig(lrmoeNcclComm_t *comm, int numRanks,
   return endCreation(
       &creation, comm,
       real->commInitRankConfig(comm, numRanks, id, rank, config));
+}
+
+lrmoeResult_t ncclCommSplit(lrmoeNcclComm_t comm, int color, int key,
+                            lrmoeNcclComm_t *newComm,
+                            lrmoeNcclConfig_t *config) {
+  struct lrmoePreloadSplit split;
+  REAL(real);
+  if (!real->commSplit) return lrmoeInvalidUsage; /* NCCL before 2.18 */
+  if (isIdle()) return real->commSplit(comm, color, key, newComm, config);
+  lrmoePreloadInside++;
+  int isSeen = !lrmoePreloadGroupIsOpen() && !(config && !config->blocking);
+  lrmoePreloadSplitBegin(comm, color, key, isSeen, &split);
+  lrmoeResult_t result = real->commSplit(comm, color, key, newComm, config);
+  lrmoePreloadSplitEnd(&split, newComm, result);
+  return leave(result);
 }
 
 lrmoeResult_t ncclCommDestroy(lrmoeNcclComm_t comm) {

@@ -45,12 +45,32 @@ static lrmoeResult_t fill(struct lrmoePreloadComm *comm,
   return lrmoeSuccess;
 }
 
+/* Numbers the part's ranks by the place that they have in the whole. */
+static void rankPlaces(const struct lrmoePreloadNew *made, const int32_t *whole,
+                       int32_t *places) {
+  for (int i = 0; i < made->numRanks; i++) {
+    places[i] = 0;
+    for (int j = 0; j < made->numRanks; j++)
+      places[i] += whole[made->parentRanks[j]] < whole[made->parentRanks[i]];
+  }
+}
+
+/* A machine's devices are the whole's ranks: the part keeps the whole's order,
+ * without those that are not in it. */
+void lrmoePreloadOrderPart(struct lrmoePreloadComm *comm,
+                           const struct lrmoePreloadNew *made) {
+  int32_t *places = NULL;
+  if (LRMOE_ALLOCATE(2 * (int64_t)made->numRanks, &places) != lrmoeSuccess)
+    return;
+  comm->places = places;
+  comm->sources = places + made->numRanks;
+  rankPlaces(made, made->parent->places, comm->places);
+  rankPlaces(made, made->parent->sources, comm->sources);
+}
+
 void lrmoePreloadOrder(struct lrmoePreloadComm *comm, const char *path) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   lrmoeTopology_t topology = NULL;
-  pthread_mutex_lock(&mutex); /* libraries below hwloc are not for threads */
   lrmoeResult_t result = openTopology(path, comm->numRanks, &topology);
-  pthread_mutex_unlock(&mutex);
   if (result == lrmoeSuccess) result = fill(comm, topology);
   if (topology) lrmoeTopologyDestroy(topology);
   if (result != lrmoeSuccess)

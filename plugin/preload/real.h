@@ -5,8 +5,8 @@
 #include "collectives/nccl/api.h"
 
 /* X(field, symbol, parameters), all with an ncclResult_t.  The first two lists
- * are interposed, the third is only called.  What is new in 2.28 may be
- * missing: NULL. */
+ * are interposed, the third is only called.  What is new in 2.28, or
+ * not in all of them, may be missing: NULL. */
 #define PRELOAD_INTERPOSED(X)                                           \
   X(commInitRank, ncclCommInitRank,                                     \
     (lrmoeNcclComm_t * comm, int numRanks, lrmoeUniqueId id, int rank)) \
@@ -25,6 +25,9 @@
      lrmoeNcclComm_t comm, lrmoeStream_t stream))
 
 #define PRELOAD_INTERPOSED_228(X)                                              \
+  X(commSplit, ncclCommSplit,                                                  \
+    (lrmoeNcclComm_t comm, int color, int key, lrmoeNcclComm_t *newComm,       \
+     lrmoeNcclConfig_t *config))                                               \
   X(allToAll, ncclAlltoAll,                                                    \
     (const void *from, void *to, size_t count, lrmoeDataType_t type,           \
      lrmoeNcclComm_t comm, lrmoeStream_t stream))                              \

@@ -33,6 +33,11 @@ static void writeRank(const struct lrmoePreloadComm *comm) {
   }
   lrmoeLinePut(line, "elided", traffic->numElided);
   lrmoeLinePut(line, "exact", traffic->numExact);
+  if (settings->mode == lrmoePreloadCalibrate) {
+    lrmoeLinePut(line, "calibrated", traffic->numCalibrated);
+    lrmoeLinePut(line, "hints", traffic->numHints);
+    lrmoeLinePut(line, "refused", traffic->numRefused);
+  }
   lrmoeLinePut(line, "hostNs", traffic->hostNs);
   append(line);
 }

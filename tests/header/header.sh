@@ -1,5 +1,5 @@
 #!/bin/sh
-# lrmoe.h alone: it compiles as C11 and as C++17 without a warning and without
+# Each public header alone: it compiles as C11 and as C++17 without a warning and without
 # another header before it, and every struct that begins with its size
 #   - has an INITIALIZER that compiles in both languages and sets size, magic
 #     and version,
@@ -19,7 +19,7 @@ name='[A-Za-z_0-9]+'
 
 # "TYPE LAST-FIELD" of every struct whose first field is `size_t size`.
 versioned_structs() { # header
-  "${CC:-cc}" -E -P -x c "$1" | tr '\n' ' ' |
+  grep -v '^#include "' "$1" | "${CC:-cc}" -E -P -x c - | tr '\n' ' ' |
     grep -oE 'typedef struct \{[^}]*\} *[A-Za-z_0-9]+ *;' |
     grep -E '^typedef struct \{ *size_t size;' | sed -E "
       s/^.*[ *]($name)(\[[^]]*\])?; *\} *($name) *;\$/\3 \1/"
@@ -32,7 +32,7 @@ initializer_of() {
 }
 
 write_program() { # header
-  echo '#include "lrmoe.h"'
+  echo "#include \"$(basename "$1")\""
   echo '#include <stdio.h>'
   echo '#ifndef __cplusplus'
   echo '#define static_assert _Static_assert'
@@ -67,7 +67,8 @@ compile_and_run() { # include-folder compiler standard language
   flags="-std=$3 -Wall -Wextra -Wpedantic -Wshadow -Werror -I$1"
   # shellcheck disable=SC2086
   if ! "$2" $flags -x "$4" -fsyntax-only "$work/alone"; then
-    echo "header: lrmoe.h alone fails with $2 -std=$3" >&2
+    echo "header: $(cut -d'"' -f2 "$work/alone") alone fails with $2" \
+      "-std=$3" >&2
     return 1
   fi
   # shellcheck disable=SC2086
@@ -78,12 +79,12 @@ compile_and_run() { # include-folder compiler standard language
   "$work/run"
 }
 
-check_all() { # include-folder
-  echo '#include "lrmoe.h"' >"$work/alone"
-  write_program "$1/lrmoe.h" >"$work/program"
-  count=$(versioned_structs "$1/lrmoe.h" | wc -l)
+check_header() { # include-folder header
+  echo "#include \"$2\"" >"$work/alone"
+  write_program "$1/$2" >"$work/program"
+  count=$(versioned_structs "$1/$2" | wc -l)
   # Each has its INITIALIZER, so the numbers must agree.
-  defined=$(grep -c '^#define LRMOE_[A-Z_]*_INITIALIZER' "$1/lrmoe.h")
+  defined=$(grep -c '^#define LRMOE_[A-Z_]*_INITIALIZER' "$1/$2")
   if [ "$count" != "$defined" ]; then
     echo "header: $count structs with a size, $defined INITIALIZERs" >&2
     return 1
@@ -99,7 +100,13 @@ check_all() { # include-folder
     compile_and_run "$1" "$compiler" c++17 c++ || return 1
     numCxx=$((numCxx + 1))
   done
-  echo "header: $count structs, $numC C and $numCxx C++ compilers"
+  echo "$2: $count structs, $numC C and $numCxx C++ compilers"
+}
+
+check_all() { # include-folder
+  for path in "$1"/*.h; do
+    check_header "$1" "$(basename "$path")" || return 1
+  done
   [ "$numCxx" != 0 ] || exit 77 # no C++ compiler: skipped
 }
 

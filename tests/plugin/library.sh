@@ -21,7 +21,7 @@ check() { # library map
   nm -D --defined-only "$1" | awk '$2 != "A" {print $3}' | sort -u \
     >"$work/exported"
   $CC -E -P -x c "$2" | tr -s ' ;' '\n' |
-    grep '^nccl' | sort -u \
+    grep -E '^(nccl|lrmoe[A-Z])' | sort -u \
     >"$work/listed"
   [ -s "$work/listed" ] || fault "no name is listed"
   cmp -s "$work/exported" "$work/listed" ||

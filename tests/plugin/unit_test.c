@@ -222,10 +222,38 @@ START_TEST(topology_gives_the_order) {
 }
 END_TEST
 
+/* Ranks 3, 0 and 2 of those four: their order among themselves stays. */
+START_TEST(part_keeps_the_order) {
+  static const int32_t ranks[] = {3, 0, 2};
+  struct lrmoePreloadComm whole = {.rank = 2, .numRanks = numRanks};
+  struct lrmoePreloadComm part = {.rank = 2, .numRanks = 3};
+  recordMachine(programPath("machine.xml"));
+  lrmoePreloadOrder(&whole, programPath("machine.xml"));
+  ck_assert_ptr_nonnull(whole.places);
+  const struct lrmoePreloadNew made = {
+      .numRanks = 3, .parent = &whole, .parentRanks = ranks};
+  lrmoePreloadOrderPart(&part, &made);
+  ck_assert_ptr_nonnull(part.places);
+  for (int i = 0; i < 3; i++)
+    for (int j = 0; j < 3; j++) {
+      ck_assert_int_eq(part.places[i] < part.places[j],
+                       whole.places[ranks[i]] < whole.places[ranks[j]]);
+      ck_assert_int_eq(part.sources[i] < part.sources[j],
+                       whole.sources[ranks[i]] < whole.sources[ranks[j]]);
+    }
+  ck_assert_int_lt(part.places[0] | part.places[1] | part.places[2], 4);
+  lrmoeFree(whole.places);
+  lrmoeFree(part.places);
+}
+END_TEST
+
 int main(void) {
-  const TTest *tests[] = {every_bit_counts, all_records_or_none,
+  const TTest *tests[] = {every_bit_counts,
+                          all_records_or_none,
                           a_refused_board_is_withdrawn,
-                          all_have_a_board_or_none, topology_gives_the_order};
+                          all_have_a_board_or_none,
+                          topology_gives_the_order,
+                          part_keeps_the_order};
   return suiteRunTests("plugin_unit", tests, sizeof tests / sizeof *tests,
                        120.0);
 }

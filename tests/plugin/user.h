@@ -32,6 +32,9 @@ userScenario userFind(const char *name);
 int userComplain(const struct user *user, const char *file, int line,
                  const char *what, int result);
 
+/* A framework that hints (user_hint.c). */
+int userHinted(struct user *user);
+
 /* ---- Exchanges (user_exchange.c) ---- */
 
 /* As PyTorch issues an unequal all-to-all: one group, a send and a receive for

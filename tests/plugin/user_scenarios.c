@@ -102,6 +102,41 @@ static int several(struct user *user) {
   return 0;
 }
 
+/* Exchanges of a part of comm, whose ranks have these numbers. */
+static int withPart(struct user *user, ncclComm_t part, int rank, int numRanks,
+                    int round) {
+  struct user member = *user;
+  member.rank = rank;
+  member.numRanks = numRanks;
+  if (userExchange(&member, part, round, 0)) return 1;
+  if (userAllToAll(&member, part, round + 1)) return 1;
+  user->hash ^= member.hash;
+  return 0;
+}
+
+/* Even and odd ranks in reversed order, one of them split once more; and all
+ * but the first, which has no color. */
+static int splits(struct user *user) {
+  ncclComm_t all, half, again, rest = NULL;
+  int rank = user->rank, numRanks = user->numRanks;
+  int numHalf = (numRanks + 1 - rank % 2) / 2, place = numHalf - 1 - rank / 2;
+  USER_OK(user, ncclCommInitRank(&all, numRanks, user->ids[0], rank));
+  USER_OK(user, ncclCommSplit(all, rank % 2, -rank, &half, NULL));
+  if (withPart(user, half, place, numHalf, 0)) return 1;
+  USER_OK(user, ncclCommSplit(half, 7, place, &again, NULL));
+  if (withPart(user, again, place, numHalf, 2)) return 1;
+  if (withPart(user, half, place, numHalf, 4)) return 1;
+  USER_OK(user, ncclCommSplit(all, rank ? 5 : -1, 0, &rest, NULL));
+  if (rank && withPart(user, rest, rank - 1, numRanks - 1, 6)) return 1;
+  if (withPart(user, all, rank, numRanks, 8)) return 1;
+  if (rank) USER_OK(user, ncclCommDestroy(rest));
+  USER_OK(user, ncclCommDestroy(again));
+  USER_OK(user, ncclCommDestroy(all));
+  if (withPart(user, half, place, numHalf, 10)) return 1;
+  USER_OK(user, ncclCommDestroy(half));
+  return 0;
+}
+
 /* ---- Threads ---- */
 
 struct worker {
@@ -250,14 +285,15 @@ static int killed(struct user *user) {
   return 0;
 }
 
-/* The last rank comes late, once. */
+/* The last rank comes late, once, where USER_LATE says so. */
 static int late(struct user *user) {
   static const struct timespec moment = {2, 500000000};
   ncclComm_t comm;
   USER_OK(user,
           ncclCommInitRank(&comm, user->numRanks, user->ids[0], user->rank));
   if (userExchange(user, comm, 0, 0)) return 1;
-  if (user->rank == user->numRanks - 1) nanosleep(&moment, NULL);
+  if (user->rank == user->numRanks - 1 && getenv("USER_LATE"))
+    nanosleep(&moment, NULL);
   if (userExchange(user, comm, 1, 0) || userExchange(user, comm, 2, 0))
     return 1;
   USER_OK(user, ncclCommDestroy(comm));
@@ -271,9 +307,9 @@ userScenario userFind(const char *name) {
   } all[] = {
       {"grouped", grouped}, {"ragged", ragged},     {"alltoall", allToAll},
       {"mixed", mixed},     {"lopsided", lopsided}, {"several", several},
-      {"threads", threads}, {"together", together}, {"forked", forked},
-      {"aborted", aborted}, {"killed", killed},     {"late", late},
-      {"unseen", unseen}};
+      {"splits", splits},   {"threads", threads},   {"together", together},
+      {"forked", forked},   {"aborted", aborted},   {"killed", killed},
+      {"late", late},       {"unseen", unseen},     {"hinted", userHinted}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!strcmp(name, all[i].name)) return all[i].scenario;
   return NULL;
