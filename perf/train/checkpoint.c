@@ -26,6 +26,8 @@ enum fact {
   factTopk,
   factFfn,
   factContext,
+  factGrams,
+  factGramRows,
   factBatch,
   factSeed,
   factText,
@@ -35,8 +37,9 @@ enum fact {
 };
 
 static const char *const factNames[] = {
-    "format", "--dim",     "--layers", "--heads", "--experts", "--topk",
-    "--ffn",  "--context", "--batch",  "--seed",  "text"};
+    "format",  "--dim",  "--layers",  "--heads", "--experts",
+    "--topk",  "--ffn",  "--context", "--grams", "--gram-rows",
+    "--batch", "--seed", "text"};
 
 _Static_assert((int)numFacts <= (int)trainShardFacts, "facts have room");
 
@@ -57,7 +60,7 @@ static struct job jobOf(struct trainOptimizer *optimizer, uint64_t textHash) {
                       .model = model,
                       .self = model->team.self,
                       .folder = config->checkpoint,
-                      .facts = {[factVersion] = 1,
+                      .facts = {[factVersion] = 2,
                                 [factDim] = shape->dim,
                                 [factLayers] = shape->numLayers,
                                 [factHeads] = shape->numHeads,
@@ -65,6 +68,8 @@ static struct job jobOf(struct trainOptimizer *optimizer, uint64_t textHash) {
                                 [factTopk] = shape->topk,
                                 [factFfn] = shape->ffn,
                                 [factContext] = shape->context,
+                                [factGrams] = shape->numGrams,
+                                [factGramRows] = shape->gramRows,
                                 [factBatch] = config->batch,
                                 [factSeed] = config->seed,
                                 [factText] = (int64_t)textHash,

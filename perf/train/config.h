@@ -10,6 +10,7 @@
  *   matrix      products, by the OpenBLAS that the library uses
  *   params      the dense parameters
  *   dense       RMSNorm, embedding, loss
+ *   grams       embeddings of the last bytes together
  *   attention   causal attention
  *   router      top-k, its gradient and the auxiliary loss
  *   moe         one MoE block on the public API
@@ -18,6 +19,7 @@
  *   shard       one file of a checkpoint
  *   folder      names of checkpoints, and what makes one whole at once
  *   checkpoint  what goes in, and resume
+ *   probe       gradients of kept pairs beside those of all
  *   report      what a step did; loads as CSV
  *   trainer     the loop of a rank */
 #ifndef LRMOE_PERF_TRAIN_CONFIG_H
@@ -38,8 +40,10 @@ struct trainShape {
   int64_t numHeads;
   int64_t numExperts;
   int64_t topk;
-  int64_t ffn;     /* of an expert */
-  int64_t context; /* bytes of a window */
+  int64_t ffn;      /* of an expert */
+  int64_t context;  /* bytes of a window */
+  int64_t numGrams; /* tables for the last 2, 3, ... bytes together */
+  int64_t gramRows; /* of each */
 };
 
 struct trainConfig {
@@ -55,6 +59,7 @@ struct trainConfig {
 
   double retain;
   lrmoeMetric_t metric;
+  int64_t exactSteps; /* so many at the beginning keep all pairs */
   lrmoeScope_t scope;
   lrmoePolicy_t policy;
   lrmoeQuota_t quota;
@@ -72,6 +77,7 @@ struct trainConfig {
   int64_t heldOutWindows; /* 0: all */
   const char *record;     /* CSV of loads, NULL: none */
   int64_t recordEvery;
+  int64_t probeBatches; /* at the end; 0: none */
 };
 
 /* Zeroed memory; ends the process where there is none: the parent says which

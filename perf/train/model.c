@@ -8,6 +8,7 @@
 #include "perf/train/model.h"
 
 #include "perf/train/dense.h"
+#include "perf/train/grams.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +190,8 @@ enum toolExit trainModelForward(struct trainModel *model) {
   enum toolExit code = toolGood;
   trainEmbed(model->bytes, model->params.embedding,
              tokens(model, model->layers[0].x, shape->dim));
+  trainGramsAdd(shape, model->bytes, model->params.grams,
+                tokens(model, model->layers[0].x, shape->dim));
   for (int64_t i = 0; i < shape->numLayers && code == toolGood; i++) {
     attentionForward(model, i);
     code = moeForward(model, i,
@@ -302,6 +305,9 @@ enum toolExit trainModelBackward(struct trainModel *model, int64_t allTokens,
   }
   trainEmbedBackward(model->bytes, tokens(model, model->flow, shape->dim),
                      model->gradients.embedding);
+  trainGramsBackward(shape, model->bytes,
+                     tokens(model, model->flow, shape->dim),
+                     model->gradients.grams);
   return code;
 }
 

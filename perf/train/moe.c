@@ -157,7 +157,8 @@ static enum toolExit runBackward(struct trainMoe *moe, uint64_t seed,
                                  const struct trainMoeRows *rows) {
   const struct toolRank *self = moe->team->self;
   lrmoeBackwardConfig_t config = LRMOE_BACKWARD_CONFIG_INITIALIZER;
-  config.metric = moe->team->config->metric;
+  config.metric =
+      moe->team->keepsAll ? lrmoeMetricAll : moe->team->config->metric;
   config.scope = moe->team->config->scope;
   config.seed = seed;
   TOOL_RANK_OK(

@@ -13,6 +13,7 @@ struct trainTeam {
   lrmoeTopology_t topology;
   lrmoePlanner_t planner;
   int64_t maxTokens; /* of a step on this rank */
+  int keepsAll;      /* the backward keeps all pairs, whatever the config */
 };
 
 /* Of the backwards of this rank's blocks in a step, all added up. */

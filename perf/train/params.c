@@ -2,9 +2,11 @@
  *
  * Weights start uniform with deviation 1 / sqrt(inputs), those that write to
  * the residual stream smaller by sqrt(2 layers), as GPT-2's; the head small,
- * so that the first loss is that of the uniform distribution. */
+ * so that the first loss is that of the uniform distribution; the tables of
+ * grams with zeros, so that bytes say all until these have learned. */
 #include "perf/train/params.h"
 
+#include "perf/train/grams.h"
 #include "tools/common/tensor.h"
 
 #include <math.h>
@@ -23,6 +25,7 @@ static int64_t layOut(const struct trainShape *shape,
   float *all = params->all;
   int64_t dim = shape->dim;
   params->embedding = take(all, &used, trainVocabulary * dim);
+  params->grams = take(all, &used, trainGramsCount(shape));
   params->finalNorm = take(all, &used, dim);
   params->head = take(all, &used, trainVocabulary * dim);
   for (int64_t i = 0; i < shape->numLayers; i++) {

@@ -17,6 +17,7 @@ struct trainParams {
   float *all; /* [count] */
   int64_t count;
   float *embedding; /* [vocabulary, dim] */
+  float *grams;     /* [grams, gramRows, dim] */
   float *finalNorm; /* [dim] */
   float *head;      /* [vocabulary, dim] */
   struct trainLayerParams *layers;

@@ -18,26 +18,30 @@ static const char *textPath = TRAIN_DEFAULT_TEXT;
 static int metric, scope, policy, quota = lrmoeQuotaUniform;
 static int routerGrad = lrmoeRouterGradOwner;
 
-static struct trainRun run = {.config = {.shape = {.dim = 128,
-                                                   .numLayers = 4,
+/* A model of this size comes below the 5-gram model in 4.5 MB of text. */
+static struct trainRun run = {.config = {.shape = {.dim = 64,
+                                                   .numLayers = 2,
                                                    .numHeads = 4,
-                                                   .numExperts = 32,
+                                                   .numExperts = 16,
                                                    .topk = 4,
                                                    .ffn = 64,
-                                                   .context = 128},
-                                         .batch = 16,
-                                         .numSteps = 300,
+                                                   .context = 64,
+                                                   .numGrams = 4,
+                                                   .gramRows = 16384},
+                                         .batch = 32,
+                                         .numSteps = 2200,
                                          .seed = 1,
-                                         .learningRate = 3e-3,
-                                         .warmup = 30,
+                                         .learningRate = 5e-3,
+                                         .warmup = 60,
                                          .clip = 1,
                                          .auxiliary = 0.01,
                                          .retain = 0.8,
+                                         .exactSteps = 1500,
                                          .numSlots = 1,
                                          .checkpointEvery = 100,
-                                         .reportEvery = 10,
-                                         .heldOutEvery = 50,
-                                         .heldOutWindows = 128,
+                                         .reportEvery = 20,
+                                         .heldOutEvery = 200,
+                                         .heldOutWindows = 512,
                                          .recordEvery = 100}};
 
 static const struct toolArg args[] = {
@@ -63,6 +67,11 @@ static const struct toolArg args[] = {
      .help = "Width of an expert, a multiple of 8."},
     {"context", 0, TOOL_INTEGER(run.config.shape.context, 1, 1 << 16),
      .help = "Bytes of a window."},
+    {"grams", 0, TOOL_INTEGER(run.config.shape.numGrams, 0, 6),
+     .help = "Embeddings of the last 2, 3, ... bytes together, beside the "
+             "byte's."},
+    {"gram-rows", 0, TOOL_INTEGER(run.config.shape.gramRows, 1, 1 << 24),
+     .help = "Rows of each of their tables."},
     {"seed", 0, TOOL_INTEGER(run.config.seed, 0, 9e15),
      .help = "Of the starting weights and of the windows' order."},
     {"lr", 0, TOOL_REAL(run.config.learningRate, 0, 10),
@@ -77,6 +86,8 @@ static const struct toolArg args[] = {
      .help = "Share of the pairs that the MoE backwards keep."},
     {"select", 0, TOOL_ENUM(metric, metricNames),
      .help = "What ranks the pairs; all keeps all, without scores."},
+    {"exact", 0, TOOL_INTEGER(run.config.exactSteps, 0, 1e9),
+     .help = "Updates at the beginning that keep all pairs."},
     {"scope", 0, TOOL_ENUM(scope, scopeNames),
      .help = "Among which pairs the best are kept."},
     {"policy", 0, TOOL_ENUM(policy, toolPolicyNames),
@@ -110,6 +121,9 @@ static const struct toolArg args[] = {
      .help = "Write the loads of the experts as CSV."},
     {"record-every", 0, TOOL_INTEGER(run.config.recordEvery, 1, 1e9),
      .help = "Steps between two records."},
+    {"probe", 0, TOOL_INTEGER(run.config.probeBatches, 0, 1e6),
+     .help = "Batches at the end over which the gradients of each way to "
+             "select are compared with those of all pairs."},
     {0}};
 
 static enum toolExit checkShape(struct toolError *error) {

@@ -6,6 +6,7 @@
 
 #include "perf/train/checkpoint.h"
 #include "perf/train/ngram.h"
+#include "perf/train/probe.h"
 #include "tools/common/workload.h"
 
 #include <math.h>
@@ -101,6 +102,7 @@ static enum toolExit train(struct trainer *t, int64_t step,
   int64_t tokens = config->batch * config->shape.context;
   struct trainMoeFigures mine = {0};
   setBatch(t, step);
+  t->model.team.keepsAll = step < config->exactSteps;
   enum toolExit code = trainModelForward(&t->model);
   if (code) return code;
   const struct trainModelLoss loss = trainModelScore(&t->model, tokens);
@@ -136,12 +138,29 @@ static enum toolExit runStep(struct trainer *t, int64_t step) {
   return code;
 }
 
+/* Batches after the run's last. */
+static void setProbe(void *user, int64_t i) {
+  struct trainer *t = user;
+  setBatch(t, t->config->numSteps + i);
+}
+
+static enum toolExit probe(struct trainer *t) {
+  const struct trainProbe probe = {.model = &t->model,
+                                   .numBatches = t->config->probeBatches,
+                                   .set = setProbe,
+                                   .user = t,
+                                   .json = t->self->rank == 0 ? t->report.json
+                                                              : NULL};
+  return trainProbeRun(&probe);
+}
+
 /* ---- The run ------------------------------------------------------------- */
 
 static enum toolExit finish(struct trainer *t) {
   double heldOut = 0;
   struct toolError error;
   enum toolExit code = scoreHeldOut(t, &heldOut);
+  if (code == toolGood && t->config->probeBatches) code = probe(t);
   if (code || t->self->rank != 0) return code;
   code = trainReportEnd(&t->report, heldOut, scoreNgram(t), &error);
   return code == toolGood

@@ -168,6 +168,7 @@ static enum toolExit checkDense(struct trainModel *model) {
   const struct trainLayerParams *pn = &p->layers[1], *gn = &g->layers[1];
   const struct group groups[] = {
       {"embedding", p->embedding, g->embedding, trainVocabulary * dim, 1},
+      {"grams", p->grams, g->grams, s->numGrams * s->gramRows * dim, 1},
       {"head", p->head, g->head, trainVocabulary * dim, 1},
       {"final norm", p->finalNorm, g->finalNorm, dim, 1},
       {"attention norm", pl->attentionNorm, gl->attentionNorm, dim, 1},

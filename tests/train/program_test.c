@@ -5,7 +5,9 @@
 #include "support/suite.h"
 #include "tools/common/csv.h"
 
+#include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Every pair of every layer and recorded step is in the CSV once. */
 START_TEST(record) {
@@ -58,6 +60,67 @@ START_TEST(everyWay) {
 }
 END_TEST
 
+/* The exact steps are those of a run that keeps all; the one after them keeps
+ * as asked. */
+START_TEST(exactSteps) {
+  struct curve whole, half, curve;
+  curveText();
+  curveRun(&whole, "-n 6 --select all");
+  curveRun(&half, "-n 6 --retain 0.5");
+  curveRun(&curve, "-n 6 --retain 0.5 --exact 3");
+  for (int step = 1; step <= 4; step++) /* the loss comes before the update */
+    ck_assert(curve.losses[step] == whole.losses[step]);
+  ck_assert(curve.losses[6] != whole.losses[6]);
+  ck_assert(curve.losses[6] != half.losses[6]);
+}
+END_TEST
+
+/* Numbers of the probe's row for one way. */
+static void probeOf(const char *gradients, const char *select, double *batch,
+                    double *mean) {
+  json_error_t error;
+  json_t *document = json_load_file(programPath("out.json"), 0, &error);
+  const json_t *results = json_object_get(document, "results");
+  size_t i;
+  const json_t *row;
+  ck_assert_msg(document != NULL, "%s", error.text);
+  *batch = *mean = -1;
+  json_array_foreach(results, i, row) {
+    const char *part = json_string_value(json_object_get(row, "gradients"));
+    const char *way = json_string_value(json_object_get(row, "select"));
+    if (!part || strcmp(part, gradients) || strcmp(way, select)) continue;
+    *batch = json_number_value(json_object_get(row, "error_batch"));
+    *mean = json_number_value(json_object_get(row, "error_mean"));
+  }
+  json_decref(document);
+}
+
+/* Without dropped pairs no way errs, and the run is what it is without the
+ * probe; half of them dropped cost each way something, and a random choice
+ * errs less in the mean than in a batch. */
+START_TEST(probe) {
+  static const char *const ways[] = {"lrm", "grad2", "grad1", "random"};
+  struct curve plain, probed;
+  double batch = 0, mean = 0;
+  curveText();
+  curveRun(&plain, "-n 3 --retain 1");
+  curveRun(&probed, "-n 3 --retain 1 --probe 2");
+  curveSame(&plain, &probed, 0);
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    probeOf("experts", ways[i], &batch, &mean);
+    ck_assert(batch >= 0 && batch < 1e-3);
+    probeOf("dense", ways[i], &batch, &mean);
+    ck_assert(batch >= 0 && batch < 1e-3);
+  }
+  curveRun(&probed, "-n 3 --retain 0.5 --probe 8 --select all");
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    probeOf("experts", ways[i], &batch, &mean);
+    ck_assert(batch > 0.01 && mean > 0.01);
+  }
+  ck_assert(mean < batch);
+}
+END_TEST
+
 START_TEST(refused) {
   curveText();
   curveRefuses("--heads 3", 1, "of twice the --heads 3");
@@ -72,6 +135,6 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-  const TTest *const tests[] = {record, everyWay, refused};
+  const TTest *const tests[] = {record, everyWay, exactSteps, probe, refused};
   return suiteRunTests("program", tests, sizeof tests / sizeof *tests, 240);
 }

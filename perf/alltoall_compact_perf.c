@@ -1,0 +1,44 @@
+/* alltoall_compact_perf: what it takes to bring gradient rows to the experts.
+ *
+ * lrmoeAllToAllCompact with all pairs (full), with a zero row for each dropped
+ * pair (masked), with a row per kept pair (pairwise) and with a row per (token,
+ * rank) that has one (dedup, the library's own way). */
+#include "perf/stage.h"
+
+static const struct stageWay ways[] = {
+    {"full", lrmoeMetricAll, lrmoeWireDedup},
+    {"masked", lrmoeMetricLrm, lrmoeWireMasked},
+    {"pairwise", lrmoeMetricLrm, lrmoeWirePairwise},
+    {"dedup", lrmoeMetricLrm, lrmoeWireDedup}};
+
+static const struct toolColumn columns[] = {STAGE_COLUMNS,
+                                            {"bytes", "sent", 10},
+                                            {"bytes_percent", "of full", 13},
+                                            {"bandwidth", "GB/s", 9},
+                                            {"speedup", "full", 7}};
+
+/* Bytes over the slowest rank's time; of one rank alone nothing is sent. */
+static void cells(const struct stageOptions *options,
+                  const struct stageWay *way, const struct stageSum *sum,
+                  const struct stageSum *first, struct toolTable *table) {
+  (void)options;
+  (void)way;
+  double bytes = (double)sum->rowBytes;
+  toolTableInt(table, sum->rowBytes);
+  toolTableReal(table, 100 * bytes / (double)first->rowBytes, 1);
+  toolTableReal(table, 1e-6 * bytes / sum->wallMs.median, 3);
+  toolTableReal(table, first->wallMs.median / sum->wallMs.median, 2);
+}
+
+int main(int argc, char **argv) {
+  const struct stageProgram program = {
+      .name = "alltoall_compact_perf",
+      .summary = "Times the compact all-to-all of a backward.",
+      .kind = stageCompact,
+      .ways = ways,
+      .numWays = sizeof ways / sizeof *ways,
+      .columns = columns,
+      .numColumns = sizeof columns / sizeof *columns,
+      .cells = cells};
+  return stageMain(&program, argc, argv);
+}
