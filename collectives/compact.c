@@ -57,6 +57,14 @@ lrmoeResult_t lrmoeCompactWords(struct lrmoeStep *step, int isMovedOnly,
   return lrmoeSuccess;
 }
 
+/* Device: tokens of the rows of x that this rank sends. */
+static lrmoeResult_t uploadXTokens(struct lrmoeStep *step, int64_t **tokens) {
+  if (step->route.flags) return lrmoeDeviceRouteXTokens(step, tokens);
+  return LRMOE_UPLOAD(step, lrmoeArrayXTokens,
+                      step->xOffsets[step->plan->numRanks], step->xTokens,
+                      tokens);
+}
+
 /* Rows of x that are needed again, behind the rows of g in the send region
  * (which begins at row `first`). */
 static lrmoeResult_t packX(struct lrmoeStep *step, const void *x,
@@ -68,8 +76,7 @@ static lrmoeResult_t packX(struct lrmoeStep *step, const void *x,
   LRMOE_CHECK(lrmoeBlockReserve(layer->backend,
                                 (size_t)(numReceived * layer->rowBytes),
                                 step->stream, &layer->movedX));
-  LRMOE_CHECK(
-      LRMOE_UPLOAD(step, lrmoeArrayXTokens, numSent, step->xTokens, &tokens));
+  LRMOE_CHECK(uploadXTokens(step, &tokens));
   const struct lrmoeGather pack = {{x, tokens, layer->type, layer->hidden},
                                    numSent,
                                    layer->type,
@@ -81,18 +88,12 @@ static lrmoeResult_t packX(struct lrmoeStep *step, const void *x,
   return lrmoeSuccess;
 }
 
-/* Alphas of pairs that come with x: those sent, and room for those received. */
-static lrmoeResult_t packAlpha(struct lrmoeStep *step, float **send,
-                               float **recv) {
+/* Alphas of pairs that come with x, into `send`. */
+static lrmoeResult_t gatherAlpha(struct lrmoeStep *step, float *send) {
   int32_t numRanks = step->plan->numRanks;
   int64_t numSent = step->alphaOffsets[numRanks];
-  int64_t numReceived = step->alphaRecvOffsets[numRanks];
   int64_t *places = NULL;
   int64_t *device = NULL;
-  LRMOE_CHECK(lrmoeStepReserveBlock(
-      step, lrmoeBlockWords, (numSent + numReceived) * (int64_t)sizeof(float),
-      send));
-  *recv = *send + numSent;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut, numSent, &places));
   int64_t count = 0;
   for (int64_t i = 0; i < step->keptOffsets[numRanks] && numSent; i++)
@@ -100,8 +101,22 @@ static lrmoeResult_t packAlpha(struct lrmoeStep *step, float **send,
       places[count++] = step->keptWire[i];
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, count, places, &device));
   LRMOE_RUN(step->layer->backend, gatherWords, count, device,
-            step->device.sortedWeights, *send, step->stream);
+            step->device.sortedWeights, send, step->stream);
   return lrmoeSuccess;
+}
+
+/* Alphas of pairs that come with x: those sent, and room for those received. */
+static lrmoeResult_t packAlpha(struct lrmoeStep *step, float **send,
+                               float **recv) {
+  int32_t numRanks = step->plan->numRanks;
+  int64_t numSent = step->alphaOffsets[numRanks];
+  int64_t numReceived = step->alphaRecvOffsets[numRanks];
+  LRMOE_CHECK(lrmoeStepReserveBlock(
+      step, lrmoeBlockWords, (numSent + numReceived) * (int64_t)sizeof(float),
+      send));
+  *recv = *send + numSent;
+  if (step->route.flags) return lrmoeDeviceRouteAlphas(step, *send);
+  return gatherAlpha(step, *send);
 }
 
 /* Puts the alphas that came, by (source, instance), into the handoff. */
@@ -145,7 +160,7 @@ static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
   struct lrmoeLayer *layer = step->layer;
   float *sent = NULL;
   float *received = NULL;
-  float *weights = NULL;
+  float *weights = step->route.weights;
   LRMOE_CHECK(packX(step, x, xFirst));
   LRMOE_CHECK(packAlpha(step, &sent, &received));
   const struct lrmoeExchange exchanges[] = {

@@ -5,21 +5,18 @@
 
 #include <string.h>
 
-/* From the offsets of (instance, source) lists to the lengths of handoff lists,
- * of which those of moved pairs are empty. */
-static void takeLengths(const struct lrmoeStep *step, const int64_t *offsets,
+/* Lengths of consecutive lists. */
+static void takeLengths(int64_t numLists, const int64_t *offsets,
                         int64_t *lengths) {
-  int64_t numRanks = step->plan->numRanks;
-  for (int64_t i = 0; i < 2 * (int64_t)step->numInstances * numRanks; i++) {
-    int64_t l = i / numRanks / 2 * numRanks + i % numRanks;
-    lengths[i] = i / numRanks % 2 ? 0 : offsets[l + 1] - offsets[l];
-  }
+  for (int64_t l = 0; l < numLists; l++)
+    lengths[l] = offsets[l + 1] - offsets[l];
 }
 
 /* fwdRow, gRow, xRow and weights of the handoff. */
 static lrmoeResult_t listHandoff(struct lrmoeStep *step,
                                  const struct lrmoeDeviceLayout *at) {
   const struct lrmoeBackend *backend = step->layer->backend;
+  int isAllX = step->layer->savedState == lrmoeSavedNone;
   lrmoeHandoff_t *handoff = &step->handoff;
   int64_t numKept = handoff->numPairs;
   int64_t *rows = NULL; /* fwdRow, gRow, xRow, dxRow; then weights */
@@ -28,22 +25,29 @@ static lrmoeResult_t listHandoff(struct lrmoeStep *step,
       numKept * (int64_t)(4 * sizeof *rows + sizeof(float)), &rows));
   LRMOE_CHECK(lrmoeStepReserveBlock(
       step, lrmoeBlockDAlpha, numKept * (int64_t)sizeof(float), &step->dAlpha));
-  int64_t *xRow = rows + 2 * numKept;
-  float *weights = (float *)(rows + 4 * numKept);
   struct lrmoeFlagged lists = lrmoeDeviceFlagged(step, at, 0);
   lists.list = rows;
+  lists.listPlaces = rows + 3 * numKept;
   LRMOE_RUN(backend, listFlagged, &lists, step->stream);
-  LRMOE_RUN(backend, gatherIndices, numKept, rows, step->device.xRow, xRow,
-            step->stream);
-  LRMOE_RUN(backend, gatherIndices, numKept, xRow, at->localNumbers,
-            rows + 3 * numKept, step->stream);
-  LRMOE_RUN(backend, gatherWords, numKept, rows, step->device.alpha, weights,
-            step->stream);
-  step->deviceDxRow = rows + 3 * numKept;
+  const struct lrmoeHandoffLists list = {
+      .numRows = numKept,
+      .numLocal = isAllX ? 0 : step->instanceOffsets[step->numInstances],
+      .items = rows,
+      .places = lists.listPlaces,
+      .gNumbers = at->localNumbers,
+      .xNumbers = at->localX,
+      .xRow = step->device.xRow,
+      .alpha = step->device.alpha,
+      .xRows = rows + 2 * numKept,
+      .weights = (float *)(rows + 4 * numKept),
+  };
+  LRMOE_RUN(backend, listHandoff, &list, step->stream);
+  step->route.weights = list.weights;
+  step->deviceDxRow = list.places;
   handoff->fwdRow = rows;
   handoff->gRow = step->deviceDxRow;
-  handoff->xRow = xRow;
-  handoff->weights = weights;
+  handoff->xRow = list.xRows;
+  handoff->weights = list.weights;
   return lrmoeSuccess;
 }
 
@@ -81,26 +85,105 @@ lrmoeResult_t lrmoeDeviceRouteLists(struct lrmoeStep *step) {
   const struct lrmoeDeviceLayout host =
       lrmoeDeviceLayoutAt(step, step->route.counts);
   int64_t *lengths = NULL;
-  LRMOE_CHECK(
-      LRMOE_RESERVE(step, lrmoeArrayLengths, 2 * at.numLocal, &lengths));
-  takeLengths(step, host.localOffsets, lengths);
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayLengths, at.numLocal, &lengths));
+  takeLengths(at.numLocal, host.localOffsets, lengths);
   LRMOE_CHECK(lrmoeHandoffLayOut(step, lengths));
   step->handoff.numRows = step->backRecvOffsets[numRanks];
   LRMOE_CHECK(listHandoff(step, &at));
   return listTokens(step, &at, NULL);
 }
 
+/* Device: places in sorted order of this rank's kept pairs, in wire order. */
+static lrmoeResult_t listOwn(struct lrmoeStep *step,
+                             const struct lrmoeDeviceLayout *at,
+                             int64_t **list) {
+  int64_t count = step->keptOffsets[step->plan->numRanks];
+  struct lrmoeFlagged lists = lrmoeDeviceFlagged(step, at, 1);
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockIndices,
+                                    count * (int64_t)sizeof **list, list));
+  lists.list = *list;
+  LRMOE_RUN(step->layer->backend, listFlagged, &lists, step->stream);
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeDeviceRoutePairs(struct lrmoeStep *step, int64_t **pairs) {
   const struct lrmoeBackend *backend = step->layer->backend;
   int64_t count = step->keptOffsets[step->plan->numRanks];
   const struct lrmoeDeviceLayout at = deviceLayout(step);
-  struct lrmoeFlagged lists = lrmoeDeviceFlagged(step, &at, 1);
-  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockIndices,
-                                    count * (int64_t)sizeof **pairs, pairs));
-  lists.list = *pairs;
-  LRMOE_RUN(backend, listFlagged, &lists, step->stream);
+  LRMOE_CHECK(listOwn(step, &at, pairs));
   LRMOE_RUN(backend, gatherIndices, count, *pairs, step->device.sorted, *pairs,
             step->stream);
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeDeviceRouteXTokens(struct lrmoeStep *step,
+                                      int64_t **tokens) {
+  const struct lrmoeDeviceLayout at = deviceLayout(step);
+  int64_t numRows = step->xOffsets[step->plan->numRanks];
+  int64_t *offsets = NULL; /* not used; then the tokens */
+  *tokens = NULL;
+  if (!at.hasX) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeStepReserveBlock(
+      step, lrmoeBlockIndices,
+      (step->numTokens + 1 + numRows) * (int64_t)sizeof *offsets, &offsets));
+  *tokens = offsets + step->numTokens + 1;
+  const struct lrmoeColumns columns = {
+      .numRows = step->plan->numRanks,
+      .numColumns = step->numTokens,
+      .numbers = at.ownX,
+      .offsets = offsets,
+      .columns = *tokens,
+  };
+  LRMOE_RUN(step->layer->backend, listColumns, &columns, step->stream);
+  return lrmoeSuccess;
+}
+
+/* Pieces of what comes with x, from all lists of the source to these alone. */
+static lrmoeResult_t pieceMoved(struct lrmoeStep *step, int64_t numLists,
+                                const int64_t *offsets,
+                                struct lrmoePieces *pieces) {
+  int64_t count = numLists / 2;
+  int64_t *table = NULL; /* source, target, counts */
+  int64_t *device = NULL;
+  int64_t target = 0;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut, 3 * count, &table));
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t *list = offsets + 2 * i + 1;
+    int64_t length = list[1] - list[0];
+    table[i] = list[0];
+    table[count + i] = target;
+    table[2 * count + i] = length;
+    target += length;
+    if (length > pieces->maxWords) pieces->maxWords = length;
+  }
+  LRMOE_CHECK(
+      LRMOE_UPLOAD(step, lrmoeArrayWordsOut, 3 * count, table, &device));
+  pieces->numPieces = count;
+  pieces->source = device;
+  pieces->target = device + count;
+  pieces->counts = device + 2 * count;
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeDeviceRouteAlphas(struct lrmoeStep *step, float *alphas) {
+  const struct lrmoeBackend *backend = step->layer->backend;
+  int64_t count = step->keptOffsets[step->plan->numRanks];
+  const struct lrmoeDeviceLayout at = deviceLayout(step);
+  const struct lrmoeDeviceLayout host =
+      lrmoeDeviceLayoutAt(step, step->route.counts);
+  struct lrmoePieces pieces = {0};
+  int64_t *list = NULL;
+  float *words = NULL;
+  if (!step->alphaOffsets[step->plan->numRanks]) return lrmoeSuccess;
+  LRMOE_CHECK(listOwn(step, &at, &list));
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockKeptWords,
+                                    count * (int64_t)sizeof *words, &words));
+  LRMOE_RUN(backend, gatherWords, count, list, step->device.sortedWeights,
+            words, step->stream);
+  LRMOE_CHECK(pieceMoved(step, at.numOwn, host.ownOffsets, &pieces));
+  pieces.from = words;
+  pieces.to = alphas;
+  LRMOE_RUN(backend, copyPieces, &pieces, step->stream);
   return lrmoeSuccess;
 }
 
@@ -139,16 +222,30 @@ lrmoeResult_t lrmoeDeviceRouteSpreadHome(struct lrmoeStep *step,
   return listTokens(step, &at, device);
 }
 
-/* Flags of this rank's pairs, from those of all pairs. */
-static void takeKept(struct lrmoeStep *step, const uint8_t *flags) {
+/* Who executes a pair of expert e, by its label; -1: nobody. */
+static int32_t destOf(const struct lrmoeStep *step, int32_t e, int64_t pair,
+                      uint8_t label) {
+  const struct lrmoePlan *plan = step->plan;
+  if (label == lrmoeLabelDropped) return -1;
+  if (label == lrmoeLabelStayed) return step->dest[pair];
+  return plan
+      ->instanceRanks[plan->instanceOffsets[e] + label - lrmoeLabelMoved];
+}
+
+/* This rank's pairs, from the labels of all pairs. */
+static void takeKept(struct lrmoeStep *step, const uint8_t *labels) {
   const struct lrmoePlan *plan = step->plan;
   const int64_t *base =
       step->sourceBase + (int64_t)step->layer->comm->rank * plan->numExperts;
   for (int32_t e = 0; e < plan->numExperts; e++) {
     int64_t first = step->expertOffsets[e];
-    for (int64_t i = first; i < step->expertOffsets[e + 1]; i++)
-      step->kept[step->sorted[i]] = flags[base[e] + i - first];
-    flags += lrmoeSelectNumPairs(step, e);
+    for (int64_t i = first; i < step->expertOffsets[e + 1]; i++) {
+      uint8_t label = labels[base[e] + i - first];
+      int64_t pair = step->sorted[i];
+      step->kept[pair] = label != lrmoeLabelDropped;
+      step->backDest[pair] = destOf(step, e, pair, label);
+    }
+    labels += lrmoeSelectNumPairs(step, e);
   }
 }
 
@@ -164,7 +261,12 @@ lrmoeResult_t lrmoeSelectionFetch(struct lrmoeStep *step) {
                                 step->plan->pairs, &flags));
   LRMOE_CHECK(lrmoeStepSynchronize(step));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayKept, numSlots, &kept));
-  if (numSlots) memset(kept, 0, (size_t)numSlots);
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayBackDest, numSlots, &step->backDest));
+  for (int64_t i = 0; i < numSlots; i++) {
+    kept[i] = 0;
+    step->backDest[i] = -1;
+  }
   step->kept = kept;
   takeKept(step, flags);
   return lrmoeSuccess;

@@ -1,17 +1,11 @@
 /* The route of a backward on the device: see device_route.h.
  *
- * Flags lie by (expert, source, ordinal), and so do the pairs of an instance;
- * hence whatever this rank keeps, as source or as executor, is ranges of flags
- * that follow from demand and plan, and lists are the flagged items of ranges:
- *
- *   Source    a range per instance, executors ascending: its items are this
- *             rank's sorted pairs, its list a stretch of the wire order.
- *   Executor  a range per (instance, source): its items are local pairs, its
- *             list a stretch of the handoff.
- *
- * A row of g crosses once per (token, rank).  The source marks (executor,
- * token), the executor the forward's row of x, which is its (source, token);
- * numbers of the marks are the rows' numbers on both ends. */
+ * Whatever this rank keeps, as source or as executor, is ranges of flags
+ * (device_ranges.c), and lists are the flagged items of ranges; labels
+ * (device_labels.c) tell whose a pair is.  A row of g crosses once per (token,
+ * rank).  The source marks (executor, token), the executor (source, token);
+ * numbers of the marks are the rows' numbers on both ends.  Rows of x have
+ * marks of their own. */
 #include "collectives/device_route.h"
 
 #include "collectives/device_layout.h"
@@ -20,144 +14,117 @@
 
 #include <string.h>
 
+static int32_t mostInstances(const struct lrmoePlan *plan) {
+  int32_t most = 0;
+  for (int32_t e = 0; e < plan->numExperts; e++) {
+    int32_t count = plan->instanceOffsets[e + 1] - plan->instanceOffsets[e];
+    if (count > most) most = count;
+  }
+  return most;
+}
+
+int lrmoeDeviceRouteHasX(const struct lrmoeStep *step) {
+  return step->layer->savedState == lrmoeSavedNone || lrmoeStepMayMove(step);
+}
+
 int lrmoeDeviceRouteIsPossible(const struct lrmoeStep *step) {
   const struct lrmoeLayer *layer = step->layer;
   return !layer->backend->isHost && step->config.metric != lrmoeMetricAll &&
          step->config.scope != lrmoeScopeLayer &&
          step->config.wire == lrmoeWireDedup &&
          layer->comm->numRanks <= layer->gatherRanks &&
-         layer->savedState == lrmoeSavedFull &&
          layer->routerGrad != lrmoeRouterGradExecutor &&
-         !lrmoeStepMayMove(step);
+         mostInstances(step->plan) <= lrmoeMaxLabelled;
 }
 
-/* ---- Ranges ---- */
-
-/* Arrays of one side's ranges in a table. */
-struct tables {
-  int64_t *flagFirsts;
-  int64_t *itemFirsts;
-  int64_t *counts;
-  int64_t *placeFirsts;
-};
-
-enum {
-  numTables = 4
-};
-
-static struct tables tablesAt(int64_t *at, int64_t numLists) {
-  return (struct tables){at, at + numLists, at + 2 * numLists,
-                         at + 3 * numLists};
-}
-
-static void addRange(const struct tables *tables, int64_t l, int64_t flagFirst,
-                     int64_t itemFirst, int64_t count) {
-  tables->flagFirsts[l] = flagFirst;
-  tables->itemFirsts[l] = itemFirst;
-  tables->counts[l] = count;
-}
-
-/* This rank's pairs that instance i of expert e executed; flags of the expert
- * begin at `first`. */
-static int64_t addOwn(const struct lrmoeStep *step, const struct tables *tables,
-                      int64_t l, int32_t e, int32_t i) {
-  int32_t rank = step->layer->comm->rank;
-  int64_t cell = (int64_t)rank * step->plan->numExperts + e;
-  struct lrmoeRange range = lrmoeRouteRange(step, rank, e, i);
-  addRange(tables, l, step->sourceBase[cell] + range.low,
-           step->expertOffsets[e] + range.low, range.high - range.low);
-  return range.high - range.low;
-}
-
-/* Ranges of the source; rankLists [G + 1]: of each executor. */
-static int64_t tabulateSource(const struct lrmoeStep *step,
-                              const int64_t *flagFirsts,
-                              const struct tables *tables, int64_t *rankLists) {
-  const struct lrmoePlan *plan = step->plan;
-  int64_t l = 0;
-  int64_t most = 0;
-  for (int32_t d = 0; d < plan->numRanks; d++) {
-    rankLists[d] = l;
-    for (int32_t e = 0; e < plan->numExperts; e++)
-      for (int32_t i = plan->instanceOffsets[e];
-           i < plan->instanceOffsets[e + 1]; i++) {
-        if (plan->instanceRanks[i] != d) continue;
-        int64_t count = addOwn(step, tables, l, e, i);
-        tables->flagFirsts[l] += flagFirsts[e];
-        tables->placeFirsts[l++] = d * step->numTokens;
-        if (count > most) most = count;
-      }
-  }
-  rankLists[plan->numRanks] = l;
-  return most;
-}
-
-static int64_t tabulateExecutor(const struct lrmoeStep *step,
-                                const int64_t *flagFirsts,
-                                const struct tables *tables) {
-  const struct lrmoePlan *plan = step->plan;
-  int64_t most = 0;
-  for (int32_t j = 0; j < step->numInstances; j++) {
-    int32_t e = lrmoeStepExpert(step, j);
-    int64_t first = flagFirsts[e] - step->instanceOffsets[j];
-    for (int32_t i = plan->instanceOffsets[e]; i < step->instances[j]; i++)
-      first += plan->forwardPairs[i];
-    for (int32_t s = 0; s < plan->numRanks; s++) {
-      const struct lrmoeSegment *segment =
-          &step->segments[(int64_t)s * step->numInstances + j];
-      int64_t l = (int64_t)j * plan->numRanks + s;
-      addRange(tables, l, first + segment->local, segment->local,
-               segment->count);
-      tables->placeFirsts[l] = 0;
-      if (segment->count > most) most = segment->count;
-    }
-  }
-  return most;
-}
-
-/* ---- Counting ---- */
+/* ---- Layout ---- */
 
 static int64_t roundUp(int64_t bytes) {
   return (bytes + 15) / 16 * 16;
 }
 
+/* Sides: marks of rows of g, of the source and the executor; then of x. */
+enum {
+  ownG,
+  localG,
+  ownX,
+  localX,
+  numSides
+};
+
+static int sidesOf(const struct lrmoeDeviceLayout *at) {
+  return at->hasX ? numSides : ownX;
+}
+
+static int64_t marksOf(const struct lrmoeDeviceLayout *at, int side) {
+  return side % 2 == ownG ? at->ownMarks : at->localMarks;
+}
+
+static uint8_t *marksAt(const struct lrmoeDeviceLayout *at, int side) {
+  uint8_t *marks = at->marks;
+  for (int i = 0; i < side; i++)
+    marks += roundUp(marksOf(at, i));
+  return marks;
+}
+
+static int64_t *numbersAt(const struct lrmoeDeviceLayout *at, int side) {
+  int64_t *const numbers[] = {at->ownNumbers, at->localNumbers, at->ownX,
+                              at->localX};
+  return numbers[side];
+}
+
 /* Words that the host reads. */
 static int64_t readWords(const struct lrmoeStep *step,
                          const struct lrmoeDeviceLayout *at) {
-  return 2 * at->numOwn + at->numLocal + 2 +
-         2 * ((int64_t)step->plan->numRanks + 1);
+  return 2 * at->numOwn + at->numLocal + 2 + at->numLabelled +
+         sidesOf(at) * ((int64_t)step->plan->numRanks + 1);
 }
 
 static struct lrmoeDeviceLayout sizesOf(const struct lrmoeStep *step) {
   const struct lrmoePlan *plan = step->plan;
   return (struct lrmoeDeviceLayout){
-      .numOwn = plan->numInstances,
-      .numLocal = (int64_t)step->numInstances * plan->numRanks,
+      .numOwn = 2 * (int64_t)plan->numInstances,
+      .numLocal = 2 * (int64_t)step->numInstances * plan->numRanks,
+      .numLabelled = lrmoeDeviceNumLabelled(step),
       .ownMarks = plan->numRanks * step->numTokens,
-      .localMarks = step->recvRowOffsets[plan->numRanks],
+      .localMarks = plan->numRanks * step->layer->maxTokens,
+      .hasX = lrmoeDeviceRouteHasX(step),
   };
 }
 
 static void pointTo(const struct lrmoeStep *step, int64_t *block,
                     struct lrmoeDeviceLayout *at) {
-  int64_t numRanks = step->plan->numRanks;
   at->ownOffsets = block;
   at->localOffsets = at->ownOffsets + at->numOwn + 1;
   at->dropped = at->localOffsets + at->numLocal + 1;
-  at->ownRows = at->dropped + at->numOwn;
-  at->localRows = at->ownRows + numRanks + 1;
-  at->ownNumbers = at->localRows + numRanks + 1;
+  at->missing = at->dropped + at->numOwn;
+  at->rows = at->missing + at->numLabelled;
+  at->ownNumbers = at->rows + sidesOf(at) * ((int64_t)step->plan->numRanks + 1);
   at->localNumbers = at->ownNumbers + at->ownMarks + 1;
-  at->marks = (uint8_t *)(at->localNumbers + at->localMarks + 1);
+  int64_t *end = at->localNumbers + at->localMarks + 1;
+  if (at->hasX) {
+    at->ownX = end;
+    at->localX = at->ownX + at->ownMarks + 1;
+    end = at->localX + at->localMarks + 1;
+  }
+  at->marks = (uint8_t *)end;
+}
+
+static int64_t markBytes(const struct lrmoeDeviceLayout *at) {
+  int64_t bytes = 0;
+  for (int side = 0; side < sidesOf(at); side++)
+    bytes += roundUp(marksOf(at, side));
+  return bytes;
 }
 
 static lrmoeResult_t openLayout(struct lrmoeStep *step,
                                 struct lrmoeDeviceLayout *at) {
   int64_t *block = NULL;
   *at = sizesOf(step);
-  int64_t words = readWords(step, at) + at->ownMarks + at->localMarks + 2;
-  int64_t bytes = words * (int64_t)sizeof *block + roundUp(at->ownMarks) +
-                  roundUp(at->localMarks);
+  int64_t words = readWords(step, at);
+  for (int side = 0; side < sidesOf(at); side++)
+    words += marksOf(at, side) + 1;
+  int64_t bytes = words * (int64_t)sizeof *block + markBytes(at);
   LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockRoute, bytes, &block));
   pointTo(step, block, at);
   lrmoeMeterAdd(&step->meter, bytes);
@@ -171,95 +138,65 @@ struct lrmoeDeviceLayout lrmoeDeviceLayoutAt(const struct lrmoeStep *step,
   return at;
 }
 
-/* Ranges of both sides, uploaded; behind them the marks at which each rank's
- * rows begin. */
-static lrmoeResult_t tabulate(struct lrmoeStep *step,
-                              const struct lrmoeDeviceLayout *at,
-                              int64_t **boundaries) {
-  const struct lrmoePlan *plan = step->plan;
-  struct lrmoeDeviceRoute *route = &step->route;
-  int64_t numRanks = plan->numRanks;
-  int64_t words = numTables * (at->numOwn + at->numLocal) + 2 * (numRanks + 1);
-  int64_t *table = NULL; /* then rankLists [G + 1], flagFirsts [E] */
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRouteTable,
-                            words + numRanks + 1 + plan->numExperts, &table));
-  route->rankLists = table + words;
-  int64_t *flagFirsts = route->rankLists + numRanks + 1;
-  int64_t first = 0;
-  for (int32_t e = 0; e < plan->numExperts; e++) {
-    flagFirsts[e] = first;
-    first += lrmoeSelectNumPairs(step, e);
-  }
-  int64_t *local = table + numTables * at->numOwn;
-  int64_t *marks = local + numTables * at->numLocal;
-  struct tables own = tablesAt(table, at->numOwn);
-  struct tables other = tablesAt(local, at->numLocal);
-  route->ownMost = tabulateSource(step, flagFirsts, &own, route->rankLists);
-  route->localMost = tabulateExecutor(step, flagFirsts, &other);
-  for (int64_t r = 0; r <= numRanks; r++) {
-    marks[r] = r * step->numTokens;
-    marks[numRanks + 1 + r] = step->recvRowOffsets[r];
-  }
-  LRMOE_CHECK(
-      LRMOE_UPLOAD(step, lrmoeArrayRouteTable, words, table, &route->table));
-  *boundaries = route->table + (marks - table);
-  return lrmoeSuccess;
-}
-
-struct lrmoeFlagged lrmoeDeviceFlagged(const struct lrmoeStep *step,
-                                       const struct lrmoeDeviceLayout *at,
-                                       int isOwn) {
-  const struct lrmoeDeviceRoute *route = &step->route;
-  int64_t numLists = isOwn ? at->numOwn : at->numLocal;
-  struct tables tables =
-      tablesAt(route->table + (isOwn ? 0 : numTables * at->numOwn), numLists);
-  return (struct lrmoeFlagged){
-      .numLists = numLists,
-      .maxItems = isOwn ? route->ownMost : route->localMost,
-      .flagFirsts = tables.flagFirsts,
-      .itemFirsts = tables.itemFirsts,
-      .counts = tables.counts,
-      .flags = route->flags,
-      .offsets = isOwn ? at->ownOffsets : at->localOffsets,
-  };
-}
+/* ---- Counting ---- */
 
 static lrmoeResult_t countSide(struct lrmoeStep *step,
                                const struct lrmoeDeviceLayout *at, int isOwn) {
-  const struct lrmoeBackend *backend = step->layer->backend;
+  int side = isOwn ? ownG : localG;
   struct lrmoeFlagCount count = {
       .lists = lrmoeDeviceFlagged(step, at, isOwn),
-      .places = isOwn ? step->device.sortedTokens : step->device.xRow,
-      .marks = at->marks + (isOwn ? 0 : roundUp(at->ownMarks)),
+      .marks = marksAt(at, side),
+      .xMarks = at->hasX ? marksAt(at, side + ownX) : NULL,
       .keys = isOwn ? step->deviceKeys : NULL,
       .dropped = at->dropped,
   };
-  count.placeFirsts = count.lists.counts + count.lists.numLists;
-  LRMOE_RUN(backend, countFlagged, &count, step->stream);
-  LRMOE_RUN(backend, numberMarks, isOwn ? at->ownMarks : at->localMarks,
-            count.marks, isOwn ? at->ownNumbers : at->localNumbers,
+  count.marked = count.lists.wanted;
+  LRMOE_RUN(step->layer->backend, countFlagged, &count, step->stream);
+  return lrmoeSuccess;
+}
+
+/* Numbers the marks of every side, and gathers where each rank's begin. */
+static lrmoeResult_t numberSides(struct lrmoeStep *step,
+                                 const struct lrmoeDeviceLayout *at,
+                                 const int64_t *boundaries) {
+  const struct lrmoeBackend *backend = step->layer->backend;
+  int64_t length = step->plan->numRanks + 1;
+  for (int side = 0; side < sidesOf(at); side++) {
+    LRMOE_RUN(backend, numberMarks, marksOf(at, side), marksAt(at, side),
+              numbersAt(at, side), step->stream);
+    LRMOE_RUN(backend, gatherIndices, length, boundaries + side % 2 * length,
+              numbersAt(at, side), at->rows + side * length, step->stream);
+  }
+  return lrmoeSuccess;
+}
+
+/* Local pairs' tokens before those that may move here. */
+static lrmoeResult_t joinTokens(struct lrmoeStep *step) {
+  int64_t numLocal = step->instanceOffsets[step->numInstances];
+  LRMOE_RUN(step->layer->backend, copy, step->route.tokens,
+            step->device.pairToken,
+            (size_t)numLocal * sizeof *step->device.pairToken, lrmoeCopyWithin,
             step->stream);
   return lrmoeSuccess;
 }
 
-lrmoeResult_t lrmoeDeviceRouteCount(struct lrmoeStep *step,
-                                    const uint8_t *flags) {
+lrmoeResult_t
+lrmoeDeviceRouteCount(struct lrmoeStep *step,
+                      const struct lrmoeDeviceSelected *selected) {
   const struct lrmoeBackend *backend = step->layer->backend;
-  int64_t length = step->plan->numRanks + 1;
   int64_t *boundaries = NULL;
   struct lrmoeDeviceLayout at;
-  step->route = (struct lrmoeDeviceRoute){.flags = flags};
+  step->route = (struct lrmoeDeviceRoute){.flags = selected->flags,
+                                          .tokens = selected->tokens,
+                                          .tokenFirsts = selected->tokenFirsts};
+  LRMOE_CHECK(joinTokens(step));
   LRMOE_CHECK(openLayout(step, &at));
-  LRMOE_CHECK(tabulate(step, &at, &boundaries));
-  LRMOE_RUN(backend, clear, at.marks,
-            (size_t)(roundUp(at.ownMarks) + roundUp(at.localMarks)),
-            step->stream);
+  LRMOE_CHECK(lrmoeDeviceTabulate(step, &at, &boundaries));
+  LRMOE_CHECK(lrmoeDeviceLabel(step, &at));
+  LRMOE_RUN(backend, clear, at.marks, (size_t)markBytes(&at), step->stream);
   LRMOE_CHECK(countSide(step, &at, 1));
   LRMOE_CHECK(countSide(step, &at, 0));
-  LRMOE_RUN(backend, gatherIndices, length, boundaries, at.ownNumbers,
-            at.ownRows, step->stream);
-  LRMOE_RUN(backend, gatherIndices, length, boundaries + length,
-            at.localNumbers, at.localRows, step->stream);
+  LRMOE_CHECK(numberSides(step, &at, boundaries));
   return lrmoeStepDownload(step, lrmoeArrayRouteCounts, at.ownOffsets,
                            readWords(step, &at) *
                                (int64_t)sizeof *step->route.counts,
@@ -268,20 +205,57 @@ lrmoeResult_t lrmoeDeviceRouteCount(struct lrmoeStep *step,
 
 /* ---- Counts on the host ---- */
 
-void lrmoeDeviceRouteTake(struct lrmoeStep *step) {
+/* Pairs of an array of lists that come with x. */
+static int64_t countMoved(const int64_t *offsets, int64_t first, int64_t end) {
+  int64_t count = 0;
+  for (int64_t l = first + 1; l < end; l += 2)
+    count += offsets[l + 1] - offsets[l];
+  return count;
+}
+
+static lrmoeResult_t checkMissing(const struct lrmoeStep *step,
+                                  const struct lrmoeDeviceLayout *at) {
+  for (int64_t n = 0; n < at->numLabelled; n++)
+    if (at->missing[n])
+      return LRMOE_FAIL(lrmoeInternalError,
+                        "expert %d: %lld pairs of the plan's share are missing",
+                        lrmoeDeviceLabelled(step, n),
+                        (long long)at->missing[n]);
+  return lrmoeSuccess;
+}
+
+static void takeStats(struct lrmoeStep *step,
+                      const struct lrmoeDeviceLayout *at) {
+  int64_t numRanks = step->plan->numRanks;
+  step->stats.kept = at->ownOffsets[at->numOwn];
+  step->stats.executedKept = at->localOffsets[at->numLocal];
+  for (int64_t l = numRanks; l < at->numLocal; l += 2 * numRanks)
+    step->stats.movedIn += at->localOffsets[l + numRanks] - at->localOffsets[l];
+  for (int64_t l = 0; l < at->numOwn; l += 2)
+    step->stats.nonFiniteDropped += at->dropped[l];
+}
+
+lrmoeResult_t lrmoeDeviceRouteTake(struct lrmoeStep *step) {
   int64_t numRanks = step->plan->numRanks;
   size_t bytes = (size_t)(numRanks + 1) * sizeof(int64_t);
   const struct lrmoeDeviceLayout at =
       lrmoeDeviceLayoutAt(step, step->route.counts);
+  const int64_t *lists = step->route.rankLists;
+  int64_t *const rows[] = {step->backOffsets, step->backRecvOffsets,
+                           step->xOffsets, step->xRecvOffsets};
+  LRMOE_CHECK(checkMissing(step, &at));
+  step->alphaOffsets[0] = 0;
   for (int64_t r = 0; r <= numRanks; r++)
-    step->keptOffsets[r] = at.ownOffsets[step->route.rankLists[r]];
-  memcpy(step->backOffsets, at.ownRows, bytes);
-  memcpy(step->backRecvOffsets, at.localRows, bytes);
-  memset(step->alphaOffsets, 0, bytes);
-  memset(step->xOffsets, 0, bytes);
-  memset(step->xRecvOffsets, 0, bytes);
-  step->stats.kept = at.ownOffsets[at.numOwn];
-  step->stats.executedKept = at.localOffsets[at.numLocal];
-  for (int64_t l = 0; l < at.numOwn; l++)
-    step->stats.nonFiniteDropped += at.dropped[l];
+    step->keptOffsets[r] = at.ownOffsets[lists[r]];
+  for (int64_t r = 0; r < numRanks; r++)
+    step->alphaOffsets[r + 1] =
+        step->alphaOffsets[r] +
+        countMoved(at.ownOffsets, lists[r], lists[r + 1]);
+  for (int side = 0; side < numSides; side++)
+    if (side < sidesOf(&at))
+      memcpy(rows[side], at.rows + side * (numRanks + 1), bytes);
+    else
+      memset(rows[side], 0, bytes);
+  takeStats(step, &at);
+  return lrmoeSuccess;
 }

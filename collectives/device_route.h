@@ -1,8 +1,8 @@
 /* The route of a backward worked out on the device, from flags to indices, so
  * that the host waits for counts alone (compact_route.c is the other way).
  *
- * It is taken where selection left its flags on a device, no pair moves, every
- * kept pair has its state at hand, and rows cross once per (token, rank). */
+ * It is taken where selection leaves its flags on a device and rows cross once
+ * per (token, rank). */
 #ifndef LRMOE_COLLECTIVES_DEVICE_ROUTE_H
 #define LRMOE_COLLECTIVES_DEVICE_ROUTE_H
 
@@ -11,16 +11,33 @@
 /* Whether this backward's route is worked out on the device. */
 int lrmoeDeviceRouteIsPossible(const struct lrmoeStep *step);
 
-/* Enqueues what tells how many rows cross; flags: of all pairs, by (expert,
- * source, ordinal), device.  Once the stream has been waited for,
- * lrmoeDeviceRouteTake reads it. */
+/* Whether any pair comes with its row of x. */
+int lrmoeDeviceRouteHasX(const struct lrmoeStep *step);
+
+/* What selection leaves. */
+struct lrmoeDeviceSelected {
+  uint8_t *flags;  /* device: by (expert, source, ordinal), of all pairs that
+                     this rank is source or executor of, and of all pairs of
+                     experts that may move to or from it */
+  int32_t *tokens; /* device: room for those of local pairs, then those of pairs
+                      that may move here */
+  const int64_t *tokenFirsts; /* [G, E] where those of a cell begin */
+};
+
+/* Enqueues what tells how many rows cross.  Once the stream has been waited
+ * for, lrmoeDeviceRouteTake reads it. */
 lrmoeResult_t lrmoeDeviceRouteCount(struct lrmoeStep *step,
-                                    const uint8_t *flags);
-void lrmoeDeviceRouteTake(struct lrmoeStep *step);
+                                    const struct lrmoeDeviceSelected *selected);
+lrmoeResult_t lrmoeDeviceRouteTake(struct lrmoeStep *step);
 
 /* Enqueues the handoff, the lists of the rows that cross, and what the way
  * back needs; counts are known. */
 lrmoeResult_t lrmoeDeviceRouteLists(struct lrmoeStep *step);
+
+/* Device: tokens whose rows of x this rank sends, and the alphas of the pairs
+ * that go with them. */
+lrmoeResult_t lrmoeDeviceRouteXTokens(struct lrmoeStep *step, int64_t **tokens);
+lrmoeResult_t lrmoeDeviceRouteAlphas(struct lrmoeStep *step, float *alphas);
 
 /* Device: this rank's kept pairs, in the order in which their words come home
  * (as many as step->keptOffsets ends with). */
@@ -32,7 +49,8 @@ lrmoeResult_t lrmoeDeviceRouteSpread(struct lrmoeStep *step, int64_t stride);
 lrmoeResult_t lrmoeDeviceRouteSpreadHome(struct lrmoeStep *step,
                                          int64_t stride);
 
-/* Fills keys and kept in on the host, where they have not been; waits. */
+/* Fills keys, kept and backDest in on the host, where they have not been;
+ * waits. */
 lrmoeResult_t lrmoeSelectionFetch(struct lrmoeStep *step);
 
 #endif

@@ -201,6 +201,8 @@ static lrmoeResult_t dispatch(struct lrmoeStep *step, const void *x) {
   LRMOE_CHECK(exchangeMeta(step));
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayXRow, numLocal, step->xRow,
                            &step->device.xRow));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayPairToken, numLocal, step->pairToken,
+                           &step->device.pairToken));
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayAlpha, numLocal, step->alpha,
                            &step->device.alpha));
   LRMOE_CHECK(openRows(step, step->recvRowOffsets[step->plan->numRanks]));

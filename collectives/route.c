@@ -55,6 +55,8 @@ static lrmoeResult_t reserveSource(struct lrmoeStep *step) {
                             &step->sortedWeights));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArraySortedTokens, numPairs,
                             &step->sortedTokens));
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayNarrowTokens, numPairs, &step->tokens));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayExpertOffsets, numExperts + 1,
                             &step->expertOffsets));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayDest, numSlots, &step->dest));
@@ -85,6 +87,7 @@ static void sortPairs(struct lrmoeStep *step) {
     step->sorted[i] = pair;
     step->sortedWeights[i] = step->weights[pair];
     step->sortedTokens[i] = pair / k;
+    step->tokens[i] = (int32_t)(pair / k);
   }
 }
 
@@ -229,6 +232,8 @@ static lrmoeResult_t uploadRoute(struct lrmoeStep *step) {
                            &device->sorted));
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySortedTokens, numPairs,
                            step->sortedTokens, &device->sortedTokens));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayNarrowTokens, numPairs, step->tokens,
+                           &device->tokens));
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArraySortedWeights, numPairs,
                            step->sortedWeights, &device->sortedWeights));
   LRMOE_CHECK(

@@ -18,6 +18,10 @@ int lrmoeSelectHasReplicas(const struct lrmoeStep *step, int32_t expert);
 /* Whether kept pairs of the expert may go to another instance. */
 int lrmoeSelectMayMove(const struct lrmoeStep *step, int32_t expert);
 
+/* Device: tokens of this rank's pairs that may move, in sorted order. */
+lrmoeResult_t lrmoeSelectPackTokens(struct lrmoeStep *step, int32_t **tokens,
+                                    int64_t *count);
+
 /* Messages of all ranks begin with a tag at bytes + offsets[rank]: all are this
  * step's. */
 lrmoeResult_t lrmoeSelectCheckTags(const struct lrmoeStep *step,

@@ -2,9 +2,9 @@
  *
  * A rank sends its keys in sorted order, whose number follows from the demand,
  * and a head: the tag; with scope `layer` the pair ids, because ties then fall
- * across experts by (source, token, slot); where pairs may move, the tokens of
- * those that may (of experts with replicas), because an executor has to know
- * which rows it will get.  The backend puts the keys into (expert, source,
+ * across experts by (source, token, slot).  Where pairs may move, the tokens of
+ * those that may (of experts with replicas) come beside them, because an
+ * executor has to know which rows it will get.  The backend puts the keys into (expert, source,
  * ordinal) order and selects; then the host waits for a device, the one time in
  * a backward: for counts where the route is worked out on the device
  * (device_route.h), else for the flags. */
@@ -18,14 +18,18 @@ struct gathered {
   int64_t numPairs;           /* of all ranks */
   int64_t maxPairs;           /* of one expert */
   int64_t *headOffsets;       /* [G + 1] bytes of each rank's head */
+  int64_t *tokenOffsets;      /* [G + 1] its pairs that may move */
   int64_t *keyOffsets;        /* [G + 1] pairs of each rank */
   int64_t *firsts;            /* [G, E] place of (source, expert) in the keys */
-  int64_t *movables;          /* [G, E] and in its source's tokens */
+  int64_t *movables;          /* [G, E] and in the tokens */
   int32_t *tokens;            /* [maxPairs] */
   int32_t *work;              /* [maxPairs] */
   uint32_t *deviceKeys;       /* device, as they came */
   unsigned char *deviceHeads; /* device */
   unsigned char *heads;
+  int32_t *tokenRoom;    /* device: of local pairs, then those that come */
+  int32_t *deviceTokens; /* device: of all ranks, as they came */
+  int32_t *allTokens;    /* the same on the host */
 };
 
 static int64_t idBytes(const struct lrmoeStep *step) {
@@ -36,10 +40,11 @@ static int64_t idBytes(const struct lrmoeStep *step) {
 static void layOutMessages(const struct lrmoeStep *step, struct gathered *all) {
   int64_t numExperts = step->plan->numExperts;
   all->headOffsets[0] = 0;
+  all->tokenOffsets[0] = 0;
   all->keyOffsets[0] = 0;
   for (int64_t s = 0; s < step->plan->numRanks; s++) {
     int64_t numPairs = 0;
-    int64_t numMovable = 0;
+    int64_t numMovable = all->tokenOffsets[s];
     for (int32_t e = 0; e < numExperts; e++) {
       int64_t cell = s * numExperts + e;
       all->firsts[cell] = all->keyOffsets[s] + numPairs;
@@ -49,8 +54,8 @@ static void layOutMessages(const struct lrmoeStep *step, struct gathered *all) {
     }
     all->keyOffsets[s + 1] = all->keyOffsets[s] + numPairs;
     all->headOffsets[s + 1] = all->headOffsets[s] + (int64_t)sizeof(uint64_t) +
-                              numPairs * idBytes(step) +
-                              numMovable * (int64_t)sizeof(int32_t);
+                              numPairs * idBytes(step);
+    all->tokenOffsets[s + 1] = numMovable;
   }
 }
 
@@ -64,11 +69,12 @@ static lrmoeResult_t layOut(struct lrmoeStep *step, struct gathered *all) {
     if (lrmoeSelectNumPairs(step, e) > all->maxPairs)
       all->maxPairs = lrmoeSelectNumPairs(step, e);
   int64_t bytes =
-      (2 * (numRanks + 1) + 2 * numCells) * (int64_t)sizeof(int64_t) +
+      (3 * (numRanks + 1) + 2 * numCells) * (int64_t)sizeof(int64_t) +
       2 * all->maxPairs * (int64_t)sizeof(int32_t);
   LRMOE_CHECK(
       lrmoeStepReserve(step, lrmoeArrayScratch, bytes, 1, &all->headOffsets));
-  all->keyOffsets = all->headOffsets + numRanks + 1;
+  all->tokenOffsets = all->headOffsets + numRanks + 1;
+  all->keyOffsets = all->tokenOffsets + numRanks + 1;
   all->firsts = all->keyOffsets + numRanks + 1;
   all->movables = all->firsts + numCells;
   all->tokens = (int32_t *)(all->movables + numCells);
@@ -80,22 +86,15 @@ static lrmoeResult_t layOut(struct lrmoeStep *step, struct gathered *all) {
                                     &all->deviceKeys));
   LRMOE_CHECK(lrmoeStepReserveBlock(
       step, lrmoeBlockHeads, all->headOffsets[numRanks], &all->deviceHeads));
+  int64_t numLocal = step->instanceOffsets[step->numInstances];
+  int64_t tokenBytes = (numLocal + all->tokenOffsets[numRanks]) *
+                       (int64_t)sizeof *all->tokenRoom;
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockTokens, tokenBytes,
+                                    &all->tokenRoom));
+  all->deviceTokens = all->tokenRoom + numLocal;
   lrmoeMeterAdd(&step->meter,
-                bytes + 2 * keyBytes + all->headOffsets[numRanks]);
+                bytes + 2 * keyBytes + tokenBytes + all->headOffsets[numRanks]);
   return lrmoeSuccess;
-}
-
-/* Tokens of this rank's pairs that may move, in sorted order; unaligned. */
-static void writeTokens(const struct lrmoeStep *step, unsigned char *at) {
-  for (int32_t e = 0; e < step->plan->numExperts; e++) {
-    if (!lrmoeSelectMayMove(step, e)) continue;
-    for (int64_t i = step->expertOffsets[e]; i < step->expertOffsets[e + 1];
-         i++) {
-      int32_t token = (int32_t)step->sortedTokens[i];
-      memcpy(at, &token, sizeof token);
-      at += sizeof token;
-    }
-  }
 }
 
 /* This rank's head. */
@@ -107,7 +106,6 @@ static lrmoeResult_t writeHead(struct lrmoeStep *step, int64_t bytes,
   size_t ids = (size_t)(step->numPairs * idBytes(step));
   memcpy(head, &tag, sizeof tag);
   if (ids) memcpy(head + sizeof tag, step->sorted, ids);
-  writeTokens(step, head + sizeof tag + ids);
   return lrmoeStepUpload(step, lrmoeArrayHeads, head, bytes, device);
 }
 
@@ -117,13 +115,19 @@ static lrmoeResult_t exchangeKeys(struct lrmoeStep *step,
   int64_t bytes =
       all->headOffsets[comm->rank + 1] - all->headOffsets[comm->rank];
   unsigned char *head = NULL;
+  int32_t *tokens = NULL;
+  int64_t numTokens = 0;
   LRMOE_CHECK(writeHead(step, bytes, &head));
+  LRMOE_CHECK(lrmoeSelectPackTokens(step, &tokens, &numTokens));
   const struct lrmoeExchange exchanges[] = {
       {head, NULL, all->deviceHeads, all->headOffsets, 1, bytes},
       {step->deviceKeys, NULL, all->deviceKeys, all->keyOffsets,
-       sizeof(uint32_t), step->numPairs}};
-  return lrmoeExchangeRun(comm, exchanges, 2, step->stream,
-                          &step->stats.selectBytes);
+       sizeof(uint32_t), step->numPairs},
+      {tokens, NULL, all->deviceTokens, all->tokenOffsets, sizeof *tokens,
+       numTokens}};
+  return lrmoeExchangeRun(comm, exchanges,
+                          all->tokenOffsets[comm->numRanks] ? 3 : 2,
+                          step->stream, &step->stats.selectBytes);
 }
 
 /* ---- Experts, or their instances ---- */
@@ -219,11 +223,7 @@ static lrmoeResult_t takeFlags(struct lrmoeStep *step,
   int64_t numPairs = 0;
   for (int32_t s = 0; s < step->plan->numRanks; s++) {
     int64_t cell = (int64_t)s * step->plan->numExperts + e;
-    int64_t pairs = all->keyOffsets[s + 1] - all->keyOffsets[s];
-    const unsigned char *tokens = all->heads + all->headOffsets[s] +
-                                  sizeof(uint64_t) + pairs * idBytes(step);
-    memcpy(all->tokens + numPairs,
-           tokens + all->movables[cell] * (int64_t)sizeof(int32_t),
+    memcpy(all->tokens + numPairs, all->allTokens + all->movables[cell],
            (size_t)step->demand[cell] * sizeof(int32_t));
     numPairs += step->demand[cell];
   }
@@ -342,6 +342,20 @@ static lrmoeResult_t readBack(struct lrmoeStep *step, struct gathered *all) {
   return lrmoeSelectCheckTags(step, all->heads, all->headOffsets);
 }
 
+static lrmoeResult_t routeOnDevice(struct lrmoeStep *step, struct gathered *all,
+                                   uint8_t *flags) {
+  int64_t numCells = (int64_t)step->plan->numRanks * step->plan->numExperts;
+  int64_t *tokenFirsts = NULL; /* scratch does not last */
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayTokenFirsts, numCells, &tokenFirsts));
+  memcpy(tokenFirsts, all->movables, (size_t)numCells * sizeof *tokenFirsts);
+  const struct lrmoeDeviceSelected selected = {flags, all->tokenRoom,
+                                               tokenFirsts};
+  LRMOE_CHECK(lrmoeDeviceRouteCount(step, &selected));
+  LRMOE_CHECK(readBack(step, all));
+  return lrmoeDeviceRouteTake(step);
+}
+
 lrmoeResult_t lrmoeSelectGather(struct lrmoeStep *step) {
   struct gathered all;
   LRMOE_CHECK(layOut(step, &all));
@@ -357,14 +371,14 @@ lrmoeResult_t lrmoeSelectGather(struct lrmoeStep *step) {
   uint8_t *deviceFlags = NULL;
   uint8_t *flags = NULL;
   LRMOE_CHECK(selectOnDevice(step, &all, &deviceFlags));
-  if (lrmoeDeviceRouteIsPossible(step)) {
-    LRMOE_CHECK(lrmoeDeviceRouteCount(step, deviceFlags));
-    LRMOE_CHECK(readBack(step, &all));
-    lrmoeDeviceRouteTake(step);
-    return lrmoeSuccess;
-  }
+  if (lrmoeDeviceRouteIsPossible(step))
+    return routeOnDevice(step, &all, deviceFlags);
   LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayFlags, deviceFlags,
                                 all.numPairs, &flags));
+  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayTokenFirsts, all.deviceTokens,
+                                all.tokenOffsets[step->plan->numRanks] *
+                                    (int64_t)sizeof *all.allTokens,
+                                &all.allTokens));
   LRMOE_CHECK(readKeys(step));
   LRMOE_CHECK(readBack(step, &all));
   return takeExperts(step, &all, flags);

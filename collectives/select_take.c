@@ -13,6 +13,39 @@ int lrmoeSelectMayMove(const struct lrmoeStep *step, int32_t expert) {
   return lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, expert);
 }
 
+lrmoeResult_t lrmoeSelectPackTokens(struct lrmoeStep *step, int32_t **tokens,
+                                    int64_t *count) {
+  int64_t numExperts = step->plan->numExperts;
+  struct lrmoePieces pieces = {.from = step->device.tokens};
+  int64_t *table = NULL; /* source, target, counts */
+  int64_t *device = NULL;
+  *count = 0;
+  if (!lrmoeStepMayMove(step)) return lrmoeSuccess;
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayTokenPieces, 3 * numExperts, &table));
+  for (int32_t e = 0; e < numExperts; e++) {
+    int64_t first = step->expertOffsets[e];
+    int64_t length = step->expertOffsets[e + 1] - first;
+    if (!lrmoeSelectMayMove(step, e)) length = 0;
+    table[e] = first;
+    table[numExperts + e] = *count;
+    table[2 * numExperts + e] = length;
+    *count += length;
+    if (length > pieces.maxWords) pieces.maxWords = length;
+  }
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockTokensOut,
+                                    *count * (int64_t)sizeof **tokens, tokens));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayTokenPieces, 3 * numExperts, table,
+                           &device));
+  pieces.numPieces = numExperts;
+  pieces.source = device;
+  pieces.target = device + numExperts;
+  pieces.counts = device + 2 * numExperts;
+  pieces.to = *tokens;
+  LRMOE_RUN(step->layer->backend, copyPieces, &pieces, step->stream);
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeSelectCheckTags(const struct lrmoeStep *step,
                                    const unsigned char *bytes,
                                    const int64_t *offsets) {

@@ -35,6 +35,7 @@ enum lrmoeStepArray {
   lrmoeArraySorted,
   lrmoeArraySortedWeights,
   lrmoeArraySortedTokens,
+  lrmoeArrayNarrowTokens,
   lrmoeArrayExpertOffsets,
   lrmoeArrayDest,
   lrmoeArrayWire,
@@ -76,6 +77,9 @@ enum lrmoeStepArray {
   lrmoeArrayKeptSegments,
   lrmoeArrayLengths,     /* of the handoff's lists */
   lrmoeArrayRouteTable,  /* ranges of flags */
+  lrmoeArrayLabels,      /* cells of the pairs that are labelled */
+  lrmoeArrayTokenPieces, /* tokens that go out */
+  lrmoeArrayTokenFirsts, /* and where those that come lie */
   lrmoeArrayRouteCounts, /* what is in them */
   lrmoeArrayShifts,      /* from one sequence of rows to stretches */
   lrmoeArrayScratch,     /* of one phase */
@@ -96,8 +100,12 @@ enum lrmoeStepBlock {
   lrmoeBlockAllKeys, /* of all ranks, as they came and by expert */
   lrmoeBlockFlags,
   lrmoeBlockHeads,
+  lrmoeBlockTokens,    /* of local pairs, then of those that may move here */
+  lrmoeBlockTokensOut, /* of this rank's pairs that may move */
+  lrmoeBlockLabels,
   lrmoeBlockDAlpha,
   lrmoeBlockWords,      /* of one phase: words on their way */
+  lrmoeBlockKeptWords,  /* alphas of all kept pairs */
   lrmoeBlockIndices,    /* of one phase: indices in another order */
   lrmoeBlockRoute,      /* marks, their numbers, and counts */
   lrmoeBlockHandoff,    /* fwdRow, gRow, xRow, dxRow, weights */
@@ -123,22 +131,30 @@ struct lrmoeMeter {
 struct lrmoeStepDevice {
   int64_t *sorted;       /* [numPairs] */
   int64_t *sortedTokens; /* [numPairs] */
+  int32_t *tokens;       /* [numPairs] the same */
   float *sortedWeights;  /* [numPairs] */
   int64_t *wire;         /* [numPairs] */
   int64_t *wirePlaces;   /* [local] */
   int64_t *rowTokens;    /* [rows] */
   int64_t *xRow;         /* [local] */
+  int32_t *pairToken;    /* [local] */
   float *alpha;          /* [local] */
 };
 
 /* A backward's route on the device (device_route.h). */
 struct lrmoeDeviceRoute {
-  const uint8_t *flags; /* device: of all pairs; NULL: the host has the route */
-  int64_t *table;       /* device: ranges of flags */
-  int64_t *rankLists;   /* [G + 1] lists of each executor */
-  int64_t *counts;      /* what the host reads */
-  int64_t ownMost;      /* pairs of a range of the source */
-  int64_t localMost;    /* and of the executor */
+  uint8_t *flags;  /* device: of all pairs, then labels; NULL: the host has the
+                      route */
+  int32_t *tokens; /* device: of local pairs, then of those that may move
+                      here */
+  const int64_t *tokenFirsts; /* [G, E] where the latter begin, by cell */
+  const int64_t *flagFirsts;  /* [E] where an expert's flags begin */
+  int64_t *table;             /* device: ranges of flags */
+  int64_t *rankLists;         /* [G + 1] lists of each executor */
+  int64_t *counts;            /* what the host reads */
+  int64_t ownMost;            /* pairs of a range of the source */
+  int64_t localMost;          /* and of the executor */
+  float *weights;             /* device: of the handoff */
 };
 
 /* "Device" marks what lies in the backend's memory; all else is the host's. */
@@ -169,6 +185,7 @@ struct lrmoeStep {
   int64_t *sorted;        /* [numPairs] pair ids */
   float *sortedWeights;   /* [numPairs] */
   int64_t *sortedTokens;  /* [numPairs] */
+  int32_t *tokens;        /* [numPairs] the same */
   float *phiSorted;       /* device [numPairs] |phi|, from combine */
   int64_t *expertOffsets; /* [E + 1] into sorted */
   int32_t *dest;          /* [T, k] executor, -1: none */

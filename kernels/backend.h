@@ -22,6 +22,7 @@
 #define LRMOE_KERNELS_BACKEND_H
 
 #include "kernels/expert.h"
+#include "kernels/labels.h"
 #include "kernels/lists.h"
 #include "kernels/rows.h"
 
@@ -172,7 +173,7 @@ struct lrmoeBackend {
   lrmoeResult_t (*selectTop)(const struct lrmoeSelection *args,
                              lrmoeStream_t stream);
 
-  /* Routes (lists.h). */
+  /* Routes (lists.h, labels.h). */
   lrmoeResult_t (*countFlagged)(const struct lrmoeFlagCount *args,
                                 lrmoeStream_t stream);
   lrmoeResult_t (*listFlagged)(const struct lrmoeFlagged *args,
@@ -185,6 +186,13 @@ struct lrmoeBackend {
   lrmoeResult_t (*invert)(const struct lrmoeInversion *args,
                           lrmoeStream_t stream);
   lrmoeResult_t (*shiftLists)(const struct lrmoeShifts *args,
+                              lrmoeStream_t stream);
+  lrmoeResult_t (*listHandoff)(const struct lrmoeHandoffLists *args,
+                               lrmoeStream_t stream);
+  lrmoeResult_t (*labelPairs)(const struct lrmoeLabels *args,
+                              lrmoeStream_t stream);
+  lrmoeResult_t (*packBits)(const struct lrmoeBits *args, lrmoeStream_t stream);
+  lrmoeResult_t (*unpackBits)(const struct lrmoeBits *args,
                               lrmoeStream_t stream);
 
   /* Experts of one shape: scratch, GEMM handles, side streams.  `gemm` names a

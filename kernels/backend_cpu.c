@@ -280,6 +280,34 @@ static lrmoeResult_t shiftLists(const struct lrmoeShifts *args,
   return lrmoeSuccess;
 }
 
+static lrmoeResult_t listHandoff(const struct lrmoeHandoffLists *args,
+                                 lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeListHandoff(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t labelPairs(const struct lrmoeLabels *args,
+                                lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeLabelPairs(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t packBits(const struct lrmoeBits *args,
+                              lrmoeStream_t stream) {
+  (void)stream;
+  lrmoePackBits(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t unpackBits(const struct lrmoeBits *args,
+                                lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeUnpackBits(args);
+  return lrmoeSuccess;
+}
+
 const struct lrmoeBackend lrmoeCpuBackend = {
     .abi = LRMOE_BACKEND_ABI,
     .name = "cpu",
@@ -315,6 +343,10 @@ const struct lrmoeBackend lrmoeCpuBackend = {
     .listColumns = listColumns,
     .invert = invert,
     .shiftLists = shiftLists,
+    .listHandoff = listHandoff,
+    .labelPairs = labelPairs,
+    .packBits = packBits,
+    .unpackBits = unpackBits,
     .expertOpen = lrmoeExpertCpuOpen,
     .expertClose = lrmoeExpertCpuClose,
     .expertScratchBytes = lrmoeExpertCpuScratchBytes,

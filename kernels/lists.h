@@ -9,30 +9,71 @@
 
 #include "base/result.h"
 
+/* What a flag says of a kept pair: labels.h.  A range wants the flags from
+ * `first` on, `count` of them, after 255 comes 0. */
+#define LRMOE_WANT(first, count) ((first) + 256 * ((int64_t)(count)-1))
+
+static inline int lrmoeIsWanted(int64_t wanted, uint8_t flag) {
+  return (uint8_t)(flag - (uint8_t)wanted) <= wanted >> 8;
+}
+
 /* Ranges of items, each with its flags: list l has the items of range l whose
- * flag is not 0, ascending. */
+ * flags are wanted, ascending. */
 struct lrmoeFlagged {
   int64_t numLists;
   int64_t maxItems;          /* of a range */
   const int64_t *flagFirsts; /* [numLists] where the flags of a range begin */
   const int64_t *itemFirsts; /* [numLists] number of its first item */
   const int64_t *counts;     /* [numLists] items of the range */
+  const int64_t *wanted;     /* [numLists] LRMOE_WANT */
   const uint8_t *flags;
+  const int32_t *places;      /* of each item ... */
+  const int64_t *placeFirsts; /* [numLists] ... from here on */
   int64_t *offsets; /* [numLists + 1] where each list begins in `list` */
   int64_t *list;
+  int64_t *listPlaces; /* out: placeFirst + place of each, or NULL */
 };
 
 /* What is learnt from flags before there is room for lists: how long they will
  * be, what they use, and how many overflows fall through. */
 struct lrmoeFlagCount {
-  struct lrmoeFlagged lists;  /* offsets is filled in, list not used */
-  const int64_t *places;      /* of each item ... */
-  const int64_t *placeFirsts; /* [numLists] ... from here on */
-  uint8_t *marks; /* become 1 at the places of listed items; whole words of
-                     4 bytes, aligned */
+  struct lrmoeFlagged lists; /* offsets is filled in, list not used */
+  const int64_t *marked;     /* [numLists] flags of the items that are marked,
+                                LRMOE_WANT */
+  uint8_t *marks;  /* become 1 at the places of marked items; whole words of 4
+                      bytes, aligned */
+  uint8_t *xMarks; /* the same of listed items that come with x; or NULL */
   const uint32_t *keys; /* of each item, or NULL */
-  int64_t *dropped; /* [numLists] items that are not listed though their key is
+  int64_t *dropped;     /* [numLists] items whose flag is 0 though their key is
                        LRMOE_KEY_NON_FINITE (select.h); with keys */
+};
+
+/* A handoff from its list: items below numLocal are pairs that stayed, the
+ * others come with x. */
+struct lrmoeHandoffLists {
+  int64_t numRows;
+  int64_t numLocal;
+  int64_t *items;          /* [numRows] becomes fwdRow: -1 where x comes */
+  int64_t *places;         /* [numRows] becomes gRow */
+  const int64_t *gNumbers; /* by place */
+  const int64_t *xNumbers; /* by place; NULL: all stayed */
+  const int64_t *xRow;     /* [numLocal] */
+  const float *alpha;      /* [numLocal] */
+  int64_t *xRows;          /* [numRows] out */
+  float *weights;          /* [numRows] out, 0 where x comes */
+};
+
+/* Flags as bits: piece i has counts[i] flags from flags + flagFirsts[i] on, and
+ * as many bits, the lowest first, in whole words from words + wordFirsts[i] on;
+ * the bits behind the last are 0. */
+struct lrmoeBits {
+  int64_t numPieces;
+  int64_t maxFlags; /* of a piece */
+  const int64_t *flagFirsts;
+  const int64_t *wordFirsts;
+  const int64_t *counts;
+  uint8_t *flags; /* 0 or 1 */
+  uint32_t *words;
 };
 
 /* A table of marks [numRows, numColumns], row by row, as numbered by
@@ -44,7 +85,7 @@ struct lrmoeColumns {
   const int64_t *numbers; /* [numRows * numColumns + 1] */
   const int64_t *shifts;  /* [numRows], or NULL: 0 */
   int64_t *offsets;       /* [numColumns + 1] out */
-  int64_t *list;          /* [marks] out */
+  int64_t *list;          /* [marks] out; or NULL */
   int64_t *columns;       /* [marks] out: column of each mark; or NULL */
 };
 
@@ -75,5 +116,8 @@ void lrmoeNumberMarks(int64_t count, const uint8_t *marks, int64_t *numbers);
 void lrmoeListColumns(const struct lrmoeColumns *args);
 void lrmoeInvert(const struct lrmoeInversion *args);
 void lrmoeShiftLists(const struct lrmoeShifts *args);
+void lrmoeListHandoff(const struct lrmoeHandoffLists *args);
+void lrmoePackBits(const struct lrmoeBits *args);
+void lrmoeUnpackBits(const struct lrmoeBits *args);
 
 #endif

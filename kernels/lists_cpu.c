@@ -1,8 +1,20 @@
 /* Lists and numbers of a route on the CPU: see lists.h. */
+#include "kernels/labels.h"
 #include "kernels/lists.h"
 #include "kernels/select.h"
 
 #include <string.h>
+
+/* One item of range l, which is listed or not. */
+static void markItem(const struct lrmoeFlagCount *args, int64_t l, int64_t item,
+                     uint8_t flag) {
+  const struct lrmoeFlagged *lists = &args->lists;
+  int64_t place = lists->placeFirsts[l] + lists->places[item];
+  if (lrmoeIsWanted(args->marked[l], flag)) args->marks[place] = 1;
+  if (args->xMarks && flag >= lrmoeLabelMoved &&
+      lrmoeIsWanted(lists->wanted[l], flag))
+    args->xMarks[place] = 1;
+}
 
 /* One range: marks what it lists, and counts that and what overflows. */
 static int64_t countRange(const struct lrmoeFlagCount *args, int64_t l,
@@ -12,12 +24,10 @@ static int64_t countRange(const struct lrmoeFlagCount *args, int64_t l,
   int64_t count = 0;
   *dropped = 0;
   for (int64_t i = 0; i < args->lists.counts[l]; i++) {
-    if (flags[i]) {
-      args->marks[args->placeFirsts[l] + args->places[first + i]] = 1;
-      count++;
-    } else if (args->keys && args->keys[first + i] == LRMOE_KEY_NON_FINITE) {
-      ++*dropped;
-    }
+    markItem(args, l, first + i, flags[i]);
+    count += lrmoeIsWanted(args->lists.wanted[l], flags[i]);
+    if (args->keys && !flags[i])
+      *dropped += args->keys[first + i] == LRMOE_KEY_NON_FINITE;
   }
   return count;
 }
@@ -37,8 +47,45 @@ void lrmoeListFlagged(const struct lrmoeFlagged *args) {
   for (int64_t l = 0; l < args->numLists; l++) {
     const uint8_t *flags = args->flags + args->flagFirsts[l];
     int64_t at = args->offsets[l];
-    for (int64_t i = 0; i < args->counts[l]; i++)
-      if (flags[i]) args->list[at++] = args->itemFirsts[l] + i;
+    for (int64_t i = 0; i < args->counts[l]; i++) {
+      int64_t item = args->itemFirsts[l] + i;
+      if (!lrmoeIsWanted(args->wanted[l], flags[i])) continue;
+      if (args->listPlaces)
+        args->listPlaces[at] = args->placeFirsts[l] + args->places[item];
+      args->list[at++] = item;
+    }
+  }
+}
+
+void lrmoeListHandoff(const struct lrmoeHandoffLists *args) {
+  for (int64_t i = 0; i < args->numRows; i++) {
+    int64_t item = args->items[i];
+    int64_t place = args->places[i];
+    int isHere = item < args->numLocal;
+    args->xRows[i] = isHere ? args->xRow[item] : args->xNumbers[place];
+    args->weights[i] = isHere ? args->alpha[item] : 0;
+    args->items[i] = isHere ? item : -1;
+    args->places[i] = args->gNumbers[place];
+  }
+}
+
+void lrmoePackBits(const struct lrmoeBits *args) {
+  for (int64_t p = 0; p < args->numPieces; p++) {
+    const uint8_t *flags = args->flags + args->flagFirsts[p];
+    uint32_t *words = args->words + args->wordFirsts[p];
+    for (int64_t i = 0; i < args->counts[p]; i++) {
+      if (i % 32 == 0) words[i / 32] = 0;
+      words[i / 32] |= (uint32_t)flags[i] << i % 32;
+    }
+  }
+}
+
+void lrmoeUnpackBits(const struct lrmoeBits *args) {
+  for (int64_t p = 0; p < args->numPieces; p++) {
+    uint8_t *flags = args->flags + args->flagFirsts[p];
+    const uint32_t *words = args->words + args->wordFirsts[p];
+    for (int64_t i = 0; i < args->counts[p]; i++)
+      flags[i] = words[i / 32] >> i % 32 & 1;
   }
 }
 
@@ -58,7 +105,9 @@ void lrmoeListColumns(const struct lrmoeColumns *args) {
     for (int64_t r = 0; r < args->numRows; r++) {
       const int64_t *number = args->numbers + r * args->numColumns + t;
       if (number[0] == number[1]) continue;
-      args->list[at++] = number[0] + (args->shifts ? args->shifts[r] : 0);
+      if (args->list)
+        args->list[at] = number[0] + (args->shifts ? args->shifts[r] : 0);
+      at++;
       if (args->columns) args->columns[number[0]] = t;
     }
   }

@@ -54,6 +54,23 @@ __device__ __forceinline__ int64_t sumOfWarpsBefore(int64_t sum,
   return sumOfWarps(sum, warpOf(), shared);
 }
 
+/* A warp's part of what a block works on. */
+struct Part {
+  int64_t begin;
+  int64_t end;
+};
+
+template <int threads>
+__device__ __forceinline__ Part partOfWarp(int64_t length) {
+  constexpr int64_t numWarps = threads / warpLanes;
+  int64_t size = (length + numWarps - 1) / numWarps;
+  size = (size + warpLanes - 1) / warpLanes * warpLanes;
+  Part part = {warpOf() * size, (warpOf() + 1) * size};
+  if (part.begin > length) part.begin = length;
+  if (part.end > length) part.end = length;
+  return part;
+}
+
 } // namespace lrmoeCuda
 
 #endif

@@ -53,6 +53,10 @@ lrmoeResult_t lrmoeCudaScatterWords(int64_t count, const int64_t *index,
                                     lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaCopyPieces(const struct lrmoePieces *args,
                                   lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaPackBits(const struct lrmoeBits *args,
+                                lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaUnpackBits(const struct lrmoeBits *args,
+                                  lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaScores(const struct lrmoeScores *args,
                               lrmoeStream_t stream);
 
@@ -68,6 +72,13 @@ lrmoeResult_t lrmoeCudaListFlagged(const struct lrmoeFlagged *args,
 lrmoeResult_t lrmoeCudaListColumns(const struct lrmoeColumns *args,
                                    lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaShiftLists(const struct lrmoeShifts *args,
+                                  lrmoeStream_t stream);
+
+lrmoeResult_t lrmoeCudaListHandoff(const struct lrmoeHandoffLists *args,
+                                   lrmoeStream_t stream);
+
+/* labels.cu */
+lrmoeResult_t lrmoeCudaLabelPairs(const struct lrmoeLabels *args,
                                   lrmoeStream_t stream);
 
 /* numbers.cu */

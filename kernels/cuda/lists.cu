@@ -8,6 +8,7 @@
  * All calls may be captured into a graph. */
 #include "kernels/cuda/blocks.cuh"
 #include "kernels/cuda/numbers.h"
+#include "kernels/labels.h"
 #include "kernels/select.h"
 
 using namespace lrmoeCuda;
@@ -21,39 +22,66 @@ __device__ __forceinline__ void setMark(uint8_t *marks, int64_t place) {
   atomicOr(words + place / 4, 1u << 8 * static_cast<int>(place % 4));
 }
 
+/* As lrmoeIsWanted. */
+__device__ __forceinline__ bool isWanted(int64_t wanted, uint32_t flag) {
+  return ((flag - static_cast<uint32_t>(wanted)) & 255) <= wanted >> 8;
+}
+
 struct CountShared {
   WarpSums listed;
   WarpSums dropped;
 };
+
+/* What a block knows of its range. */
+struct Range {
+  int64_t first; /* item */
+  int64_t placeFirst;
+  int64_t wanted;
+  int64_t marked;
+};
+
+/* Marks item i of a range; whether it is listed. */
+__device__ __forceinline__ bool markItem(const struct lrmoeFlagCount &args,
+                                         const Range &range, int64_t i,
+                                         uint32_t flag) {
+  bool isListed = isWanted(range.wanted, flag);
+  bool isMarked = isWanted(range.marked, flag);
+  bool comesWithX = isListed && args.xMarks && flag >= lrmoeLabelMoved;
+  if (!isMarked && !comesWithX) return isListed;
+  int64_t place = range.placeFirst + __ldg(args.lists.places + range.first + i);
+  if (isMarked) setMark(args.marks, place);
+  if (comesWithX) setMark(args.xMarks, place);
+  return isListed;
+}
 
 /* offsets[l] = how many list l will have, for now. */
 template <int threads>
 __global__ void __launch_bounds__(threads)
     countFlaggedKernel(struct lrmoeFlagCount args) {
   LRMOE_SHARED(CountShared, shared);
-  int64_t range = blockIdx.x;
-  int64_t count = loadForWarp(args.lists.counts + range);
-  int64_t first = loadForWarp(args.lists.itemFirsts + range);
-  int64_t placeFirst = loadForWarp(args.placeFirsts + range);
+  int64_t l = blockIdx.x;
+  int64_t count = loadForWarp(args.lists.counts + l);
+  Range range = {loadForWarp(args.lists.itemFirsts + l),
+                 loadForWarp(args.lists.placeFirsts + l),
+                 loadForWarp(args.lists.wanted + l),
+                 loadForWarp(args.marked + l)};
   const uint8_t *flags =
-      args.lists.flags + loadForWarp(args.lists.flagFirsts + range);
+      args.lists.flags + loadForWarp(args.lists.flagFirsts + l);
   int64_t listed = 0;
   int64_t dropped = 0;
 #pragma unroll 4
   for (int64_t i = threadIdx.x; i < count; i += threads) {
-    if (__ldg(flags + i)) {
-      setMark(args.marks, placeFirst + __ldg(args.places + first + i));
-      listed++;
-    } else if (args.keys) {
-      dropped += __ldg(args.keys + first + i) == LRMOE_KEY_NON_FINITE;
-    }
+    uint32_t flag = __ldg(flags + i);
+    listed += markItem(args, range, i, flag);
+    if (args.keys && flag == 0)
+      dropped += __ldg(args.keys + range.first + i) == LRMOE_KEY_NON_FINITE;
   }
   constexpr int numWarps = threads / warpLanes;
   listed = sumOfWarps(sumOfLanes(listed), numWarps, shared.listed);
   dropped = sumOfWarps(sumOfLanes(dropped), numWarps, shared.dropped);
   if (threadIdx.x > 0) return;
-  lrmoeStore(args.lists.offsets + range, listed);
-  if (args.keys) lrmoeStore(args.dropped + range, dropped);
+  lrmoeStore(args.lists.offsets + l, listed);
+  if (args.keys) lrmoeStore(args.dropped + l, dropped);
 }
 
 template <int threads>
@@ -77,21 +105,13 @@ lrmoeResult_t lrmoeCudaCountFlagged(const struct lrmoeFlagCount *args,
   return lrmoeNumberInPlace(lists->numLists, lists->offsets, stream);
 }
 
-/* A warp's part of the range. */
-struct Part {
-  int64_t begin;
-  int64_t end;
-};
-
-template <int threads>
-__device__ __forceinline__ Part partOfWarp(int64_t length) {
-  constexpr int64_t numWarps = threads / warpLanes;
-  int64_t size = (length + numWarps - 1) / numWarps;
-  size = (size + warpLanes - 1) / warpLanes * warpLanes;
-  Part part = {warpOf() * size, (warpOf() + 1) * size};
-  if (part.begin > length) part.begin = length;
-  if (part.end > length) part.end = length;
-  return part;
+/* Writes the list's entry `at`. */
+__device__ __forceinline__ void listItem(const struct lrmoeFlagged &args,
+                                         int64_t at, int64_t item,
+                                         int64_t placeFirst) {
+  lrmoeStore(args.list + at, item);
+  if (args.listPlaces)
+    lrmoeStore(args.listPlaces + at, placeFirst + __ldg(args.places + item));
 }
 
 template <int threads>
@@ -101,19 +121,23 @@ __global__ void __launch_bounds__(threads)
   int64_t range = blockIdx.x;
   Part part = partOfWarp<threads>(loadForWarp(args.counts + range));
   const uint8_t *flags = args.flags + loadForWarp(args.flagFirsts + range);
+  int64_t wanted = loadForWarp(args.wanted + range);
   int64_t count = 0;
 #pragma unroll 4
   for (int64_t i = part.begin + laneOf(); i < part.end; i += warpLanes)
-    count += __ldg(flags + i) != 0;
+    count += isWanted(wanted, __ldg(flags + i));
   int64_t at = sumOfWarpsBefore(sumOfLanes(count), shared);
   at += loadForWarp(args.offsets + range);
   int64_t item = loadForWarp(args.itemFirsts + range);
+  int64_t placeFirst =
+      args.listPlaces ? loadForWarp(args.placeFirsts + range) : 0;
   uint32_t lower = (1u << laneOf()) - 1;
   for (int64_t first = part.begin; first < part.end; first += warpLanes) {
     int64_t i = first + laneOf();
-    bool isListed = i < part.end && __ldg(flags + i) != 0;
+    bool isListed = i < part.end && isWanted(wanted, __ldg(flags + i));
     uint32_t listed = __ballot_sync(allLanes, isListed);
-    if (isListed) lrmoeStore(args.list + at + __popc(listed & lower), item + i);
+    if (isListed)
+      listItem(args, at + __popc(listed & lower), item + i, placeFirst);
     at += __popc(listed);
   }
 }
@@ -153,7 +177,7 @@ __global__ void __launch_bounds__(blockThreads)
     int64_t number = __ldg(numbers);
     if (number == __ldg(numbers + 1)) continue;
     int64_t shift = args.shifts ? __ldg(args.shifts + row) : 0;
-    lrmoeStore(args.list + at++, number + shift);
+    if (args.list) lrmoeStore(args.list + at++, number + shift);
     if (args.columns) lrmoeStore(args.columns + number, column);
   }
 }
@@ -179,5 +203,27 @@ lrmoeResult_t lrmoeCudaShiftLists(const struct lrmoeShifts *args,
                                   lrmoeStream_t stream) {
   if (args->numLists == 0) return lrmoeSuccess;
   LRMOE_RUN_KERNEL(shiftListsKernel, args->numLists, 1, stream, *args);
+  return lrmoeSuccess;
+}
+
+__global__ void __launch_bounds__(blockThreads)
+    listHandoffKernel(struct lrmoeHandoffLists args) {
+  int64_t i = indexOfThread();
+  if (i >= args.numRows) return;
+  int64_t item = lrmoeLoad(args.items + i);
+  int64_t place = lrmoeLoad(args.places + i);
+  bool isHere = item < args.numLocal;
+  lrmoeStore(args.xRows + i,
+             isHere ? __ldg(args.xRow + item) : __ldg(args.xNumbers + place));
+  lrmoeStore(args.weights + i, isHere ? __ldg(args.alpha + item) : 0.0f);
+  if (!isHere) lrmoeStore(args.items + i, int64_t(-1));
+  lrmoeStore(args.places + i, __ldg(args.gNumbers + place));
+}
+
+lrmoeResult_t lrmoeCudaListHandoff(const struct lrmoeHandoffLists *args,
+                                   lrmoeStream_t stream) {
+  if (args->numRows == 0) return lrmoeSuccess;
+  LRMOE_RUN_KERNEL(listHandoffKernel, args->numRows, blockThreads, stream,
+                   *args);
   return lrmoeSuccess;
 }

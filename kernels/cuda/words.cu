@@ -116,19 +116,74 @@ __global__ void __launch_bounds__(blockThreads)
     lrmoeStore(to + word, __ldg(from + word));
 }
 
+static lrmoeResult_t gridOfPieces(int64_t numPieces, int64_t most, dim3 *grid) {
+  const int64_t maxRows = 65535; /* of a grid */
+  LRMOE_CHECK(gridFor(numPieces, 1, grid));
+  int64_t blocks = (most + blockThreads - 1) / blockThreads;
+  grid->y = static_cast<unsigned>(blocks < maxRows ? blocks : maxRows);
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeCudaCopyPieces(const struct lrmoePieces *args,
                                   lrmoeStream_t stream) {
-  const int64_t maxRows = 65535; /* of a grid */
   if (args->numPieces == 0 || args->maxWords == 0) return lrmoeSuccess;
   dim3 grid;
-  LRMOE_CHECK(gridFor(args->numPieces, 1, &grid));
-  int64_t blocks = (args->maxWords + blockThreads - 1) / blockThreads;
-  grid.y = static_cast<unsigned>(blocks < maxRows ? blocks : maxRows);
+  LRMOE_CHECK(gridOfPieces(args->numPieces, args->maxWords, &grid));
   CopyPieces run = {args->source, args->target, args->counts,
                     static_cast<const uint32_t *>(args->from),
                     static_cast<uint32_t *>(args->to)};
   LRMOE_CUDA_CHECK(
       LRMOE_LAUNCH(copyPiecesKernel, grid, dim3(blockThreads), 0, stream, run));
+  return lrmoeSuccess;
+}
+
+/* A warp for 32 flags of a piece; the blocks of a short one end at once. */
+__global__ void __launch_bounds__(blockThreads)
+    packBitsKernel(struct lrmoeBits args) {
+  int64_t piece = blockIdx.x;
+  int64_t count = loadForWarp(args.counts + piece);
+  int64_t i = static_cast<int64_t>(blockIdx.y) * blockThreads + threadIdx.x;
+  int64_t step = static_cast<int64_t>(gridDim.y) * blockThreads;
+  if (i - laneOf() >= count) return;
+  const uint8_t *flags = args.flags + loadForWarp(args.flagFirsts + piece);
+  uint32_t *words = args.words + loadForWarp(args.wordFirsts + piece);
+  for (; i - laneOf() < count; i += step) {
+    uint32_t bits = __ballot_sync(allLanes, i < count && __ldg(flags + i));
+    if (laneOf() == 0) lrmoeStore(words + i / warpLanes, bits);
+  }
+}
+
+__global__ void __launch_bounds__(blockThreads)
+    unpackBitsKernel(struct lrmoeBits args) {
+  int64_t piece = blockIdx.x;
+  int64_t count = loadForWarp(args.counts + piece);
+  int64_t i = static_cast<int64_t>(blockIdx.y) * blockThreads + threadIdx.x;
+  int64_t step = static_cast<int64_t>(gridDim.y) * blockThreads;
+  if (i - laneOf() >= count) return;
+  uint8_t *flags = args.flags + loadForWarp(args.flagFirsts + piece);
+  const uint32_t *words = args.words + loadForWarp(args.wordFirsts + piece);
+  for (; i < count; i += step)
+    lrmoeStore(flags + i, static_cast<uint8_t>(
+                              __ldg(words + i / warpLanes) >> laneOf() & 1));
+}
+
+lrmoeResult_t lrmoeCudaPackBits(const struct lrmoeBits *args,
+                                lrmoeStream_t stream) {
+  if (args->numPieces == 0 || args->maxFlags == 0) return lrmoeSuccess;
+  dim3 grid;
+  LRMOE_CHECK(gridOfPieces(args->numPieces, args->maxFlags, &grid));
+  LRMOE_CUDA_CHECK(
+      LRMOE_LAUNCH(packBitsKernel, grid, dim3(blockThreads), 0, stream, *args));
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeCudaUnpackBits(const struct lrmoeBits *args,
+                                  lrmoeStream_t stream) {
+  if (args->numPieces == 0 || args->maxFlags == 0) return lrmoeSuccess;
+  dim3 grid;
+  LRMOE_CHECK(gridOfPieces(args->numPieces, args->maxFlags, &grid));
+  LRMOE_CUDA_CHECK(LRMOE_LAUNCH(unpackBitsKernel, grid, dim3(blockThreads), 0,
+                                stream, *args));
   return lrmoeSuccess;
 }
 

@@ -59,14 +59,21 @@ static int runCopies(const struct testRank *self) {
   return failed;
 }
 
+/* With and without replicas, whose pairs move, and without saved state. */
 START_TEST(copiesDoNotGrowWithPairs) {
   struct oracleCase c = manyTokens();
+  c.numSlots = _i % 2;
+  c.savedState = _i / 2 ? lrmoeSavedNone : lrmoeSavedFull;
   ck_assert(guardedIsWanted());
   ck_assert_int_eq(testRanksRun(c.numRanks, runCopies, &c), 0);
 }
 END_TEST
 
 int main(void) {
-  const TTest *const tests[] = {copiesDoNotGrowWithPairs};
-  return suiteRunTests("copies", tests, 1, 120);
+  Suite *suite = suite_create("copies");
+  TCase *group = tcase_create("copies");
+  tcase_set_timeout(group, 120);
+  tcase_add_loop_test(group, copiesDoNotGrowWithPairs, 0, 4);
+  suite_add_tcase(suite, group);
+  return suiteRun(suite);
 }

@@ -18,15 +18,18 @@ static void checkFlagged(const struct lrmoeFlagged *args) {
   check(args->flagFirsts, args->numLists);
   check(args->itemFirsts, args->numLists);
   check(args->counts, args->numLists);
+  check(args->wanted, args->numLists);
   check(args->flags, args->maxItems);
+  check(args->places, args->maxItems);
+  check(args->placeFirsts, args->numLists);
   check(args->offsets, 1);
 }
 
 static lrmoeResult_t countFlagged(const struct lrmoeFlagCount *args,
                                   lrmoeStream_t stream) {
   checkFlagged(&args->lists);
-  check(args->places, args->lists.maxItems);
-  check(args->placeFirsts, args->lists.numLists);
+  check(args->marked, args->lists.numLists);
+  check(args->xMarks, args->lists.maxItems);
   check(args->marks, args->lists.maxItems);
   check(args->keys, args->lists.maxItems);
   check(args->dropped, args->lists.numLists);
@@ -37,6 +40,7 @@ static lrmoeResult_t listFlagged(const struct lrmoeFlagged *args,
                                  lrmoeStream_t stream) {
   checkFlagged(args);
   check(args->list, args->maxItems);
+  check(args->listPlaces, args->maxItems);
   GUARDED_INSIDE(lrmoeCpuBackend.listFlagged(args, stream));
 }
 
@@ -74,6 +78,51 @@ static lrmoeResult_t shiftLists(const struct lrmoeShifts *args,
   GUARDED_INSIDE(lrmoeCpuBackend.shiftLists(args, stream));
 }
 
+static lrmoeResult_t listHandoff(const struct lrmoeHandoffLists *args,
+                                 lrmoeStream_t stream) {
+  check(args->items, args->numRows);
+  check(args->places, args->numRows);
+  check(args->gNumbers, args->numRows);
+  check(args->xNumbers, args->numRows);
+  check(args->xRow, args->numRows);
+  check(args->alpha, args->numRows);
+  check(args->xRows, args->numRows);
+  check(args->weights, args->numRows);
+  GUARDED_INSIDE(lrmoeCpuBackend.listHandoff(args, stream));
+}
+
+static lrmoeResult_t labelPairs(const struct lrmoeLabels *args,
+                                lrmoeStream_t stream) {
+  check(args->cellFirsts, args->numCells);
+  check(args->instanceFirsts, args->numExperts);
+  check(args->shares, args->numInstances);
+  check(args->domains, args->numRanks);
+  check(args->flags, args->maxPairs);
+  check(args->missing, args->numExperts);
+  check(args->work, args->numExperts);
+  GUARDED_INSIDE(lrmoeCpuBackend.labelPairs(args, stream));
+}
+
+static void checkBits(const struct lrmoeBits *args) {
+  check(args->flagFirsts, args->numPieces);
+  check(args->wordFirsts, args->numPieces);
+  check(args->counts, args->numPieces);
+  check(args->flags, args->maxFlags);
+  check(args->words, args->maxFlags);
+}
+
+static lrmoeResult_t packBits(const struct lrmoeBits *args,
+                              lrmoeStream_t stream) {
+  checkBits(args);
+  GUARDED_INSIDE(lrmoeCpuBackend.packBits(args, stream));
+}
+
+static lrmoeResult_t unpackBits(const struct lrmoeBits *args,
+                                lrmoeStream_t stream) {
+  checkBits(args);
+  GUARDED_INSIDE(lrmoeCpuBackend.unpackBits(args, stream));
+}
+
 void guardedListsAdd(struct lrmoeBackend *backend) {
   backend->gatherIndices = gatherIndices;
   backend->countFlagged = countFlagged;
@@ -82,4 +131,8 @@ void guardedListsAdd(struct lrmoeBackend *backend) {
   backend->listColumns = listColumns;
   backend->invert = invert;
   backend->shiftLists = shiftLists;
+  backend->listHandoff = listHandoff;
+  backend->labelPairs = labelPairs;
+  backend->packBits = packBits;
+  backend->unpackBits = unpackBits;
 }

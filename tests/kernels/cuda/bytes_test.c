@@ -292,9 +292,8 @@ static void countStages(struct account *account) {
       memoryBytes);
   /* Tokens, more of them because ranges cost something, too. */
   const int64_t routed = 16 * (int64_t)sample;
-  const struct routeShape shape = {
-      numExperts, numRanks, topk,
-      keptOfTen,  routed,   (int64_t)((double)routed * rows / numTokens)};
+  const struct routeShape shape = {numExperts, numRanks, topk, keptOfTen,
+                                   routed};
   routeRun(&random, &shape);
   add(account, "route", numTokens / (double)routed * countBytes(), memoryBytes);
   add(account, "pack", rows / sample * packOf(&random, someTokens, sample),

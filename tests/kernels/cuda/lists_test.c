@@ -1,4 +1,5 @@
 /* Lists and numbers of a route: the CPU's, whatever the order of threads. */
+#include "kernels/labels.h"
 #include "kernels/select.h"
 #include "mirror.h"
 
@@ -27,14 +28,31 @@ struct ranges {
   int64_t numLists;
   int64_t maxItems;
   int64_t numItems;
-  struct mirror *tables; /* flagFirsts, itemFirsts, counts, placeFirsts */
+  struct mirror *tables; /* flagFirsts, itemFirsts, counts, placeFirsts, wanted,
+                            marked */
   struct mirror *flags;
 };
+
+/* Of labels 0 to 3, and more than there are. */
+static int64_t randomWanted(struct naiveRandom *random) {
+  return LRMOE_WANT(
+      naiveRandomBelow(random, 4),
+      naiveRandomBelow(random, 5) ? naiveRandomBelow(random, 4) + 1 : 255);
+}
+
+static struct mirror *randomLabels(struct naiveRandom *random, int64_t count) {
+  struct mirror *made = mirrorRoom((size_t)count);
+  uint8_t *labels = made->at[onHost];
+  for (int64_t i = 0; i < count; i++)
+    labels[i] = (uint8_t)naiveRandomBelow(random, 4);
+  mirrorPut(made);
+  return made;
+}
 
 static struct ranges makeRanges(struct naiveRandom *random, int64_t longest) {
   struct ranges made = {1 + naiveRandomBelow(random, maxLists), 0, 0, 0, 0};
   int64_t n = made.numLists;
-  made.tables = mirrorRoom((size_t)(4 * n) * sizeof(int64_t));
+  made.tables = mirrorRoom((size_t)(6 * n) * sizeof(int64_t));
   int64_t *firsts = made.tables->at[onHost];
   int64_t *items = firsts + n;
   int64_t *counts = items + n;
@@ -48,9 +66,11 @@ static struct ranges makeRanges(struct naiveRandom *random, int64_t longest) {
     firsts[l] = at;
     at += counts[l];
     counts[n + l] = 10 * (l / 2); /* placeFirsts */
+    counts[2 * n + l] = randomWanted(random);
+    counts[3 * n + l] = randomWanted(random);
   }
   mirrorPut(made.tables);
-  made.flags = marksOf(random, made.numItems, 6);
+  made.flags = randomLabels(random, made.numItems);
   return made;
 }
 
@@ -63,6 +83,8 @@ static struct lrmoeFlagged flaggedOf(const struct ranges *ranges,
       .flagFirsts = tables,
       .itemFirsts = tables + ranges->numLists,
       .counts = tables + 2 * ranges->numLists,
+      .placeFirsts = tables + 3 * ranges->numLists,
+      .wanted = tables + 4 * ranges->numLists,
       .flags = ranges->flags->at[side],
   };
 }
@@ -76,6 +98,15 @@ static struct mirror *randomKeys(struct naiveRandom *random, int64_t count) {
   return made;
 }
 
+static struct mirror *randomPlaces(struct naiveRandom *random, int64_t count,
+                                   int64_t limit) {
+  struct mirror *made = mirrorRoom((size_t)count * sizeof(int32_t));
+  for (int64_t i = 0; i < count; i++)
+    ((int32_t *)made->at[onHost])[i] = (int32_t)naiveRandomBelow(random, limit);
+  mirrorPut(made);
+  return made;
+}
+
 static void checkFlagged(struct naiveRandom *random, int64_t longest,
                          int hasKeys) {
   const int64_t numPlaces = 40;
@@ -83,30 +114,36 @@ static void checkFlagged(struct naiveRandom *random, int64_t longest,
   struct ranges ranges = makeRanges(random, longest);
   size_t listBytes = (size_t)ranges.numItems * sizeof(int64_t);
   size_t bytes = (size_t)(ranges.numLists + 1) * sizeof(int64_t);
-  struct mirror *places =
-      mirrorRandomIndices(random, ranges.numItems, numPlaces, 0);
+  struct mirror *places = randomPlaces(random, ranges.numItems, numPlaces);
   struct mirror *keys = randomKeys(random, ranges.numItems);
   struct mirror *marks = mirrorRoom((numMarks + 3) / 4 * 4);
+  struct mirror *xMarks = mirrorRoom((numMarks + 3) / 4 * 4);
   struct mirror *offsets = mirrorRoom(bytes);
   struct mirror *dropped = mirrorRoom(bytes);
   struct mirror *list = mirrorRoom(listBytes);
+  struct mirror *listPlaces = mirrorRoom(listBytes);
   for (enum side side = onHost; side < numSides; side++) {
     struct lrmoeFlagCount args = {.lists = flaggedOf(&ranges, side)};
     args.lists.offsets = offsets->at[side];
     args.lists.list = list->at[side];
-    args.places = places->at[side];
-    args.placeFirsts = args.lists.counts + ranges.numLists;
+    args.lists.listPlaces = hasKeys ? listPlaces->at[side] : NULL;
+    args.lists.places = places->at[side];
+    args.marked = args.lists.wanted + ranges.numLists;
+    args.xMarks = hasKeys ? xMarks->at[side] : NULL;
     args.marks = marks->at[side];
     args.keys = hasKeys ? keys->at[side] : NULL;
     args.dropped = dropped->at[side];
     ASSERT_RUN(side, clear, marks->at[side], marks->bytes, NULL);
+    ASSERT_RUN(side, clear, xMarks->at[side], xMarks->bytes, NULL);
     ASSERT_RUN(side, countFlagged, &args, NULL);
     ASSERT_RUN(side, listFlagged, &args.lists, NULL);
   }
   ASSERT_SYNCHRONIZED();
   assertSameBytes(offsets, "offsets");
   assertSameBytes(list, "list");
+  assertSameBytes(listPlaces, "places of the list");
   assertSameBytes(marks, "marks");
+  assertSameBytes(xMarks, "marks of x");
   assertSameBytes(dropped, "dropped");
 }
 
@@ -119,31 +156,106 @@ START_TEST(flaggedItemsAreListed) {
 }
 END_TEST
 
-/* A range whose list is known. */
+/* Ranges whose lists are known. */
 START_TEST(listsAreWhatTheySay) {
-  uint8_t flags[] = {1, 0, 1, 1, 0};
+  uint8_t flags[] = {3, 0, 1, 3, 0};
   int64_t tables[] = {2, 0, 10, 20, 3, 2};
+  int64_t wanted[] = {LRMOE_WANT(lrmoeLabelStayed, 255), LRMOE_WANT(3, 1)};
+  int64_t marked[] = {LRMOE_WANT(1, 1), LRMOE_WANT(0, 1)};
   int64_t offsets[3];
   int64_t list[3];
+  int64_t listPlaces[3];
   uint8_t marks[8] = {0};
-  const int64_t places[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3,
+  uint8_t xMarks[8] = {0};
+  const int32_t places[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3,
                             2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0};
   const int64_t placeFirsts[] = {0, 4};
   uint32_t keys[22] = {[12] = LRMOE_KEY_NON_FINITE};
   int64_t dropped[2];
-  const struct lrmoeFlagCount args = {
-      {2, 3, tables, tables + 2, tables + 4, flags, offsets, list},
-      places,
-      placeFirsts,
-      marks,
-      keys,
-      dropped};
+  const struct lrmoeFlagCount args = {{2, 3, tables, tables + 2, tables + 4,
+                                       wanted, flags, places, placeFirsts,
+                                       offsets, list, listPlaces},
+                                      marked,
+                                      marks,
+                                      xMarks,
+                                      keys,
+                                      dropped};
   lrmoeCountFlagged(&args);
   lrmoeListFlagged(&args.lists);
   ck_assert_mem_eq(offsets, ((int64_t[]){0, 2, 3}), sizeof offsets);
   ck_assert_mem_eq(list, ((int64_t[]){10, 11, 20}), sizeof list);
-  ck_assert_mem_eq(marks, ((uint8_t[]){0, 0, 1, 1, 0, 1, 0, 0}), 8);
+  ck_assert_mem_eq(listPlaces, ((int64_t[]){3, 2, 5}), sizeof listPlaces);
+  ck_assert_mem_eq(marks, ((uint8_t[]){0, 0, 0, 1, 1, 0, 0, 0}), 8);
+  ck_assert_mem_eq(xMarks, ((uint8_t[]){0, 0, 1, 0, 0, 1, 0, 0}), 8);
   ck_assert_mem_eq(dropped, ((int64_t[]){1, 0}), sizeof dropped);
+}
+END_TEST
+
+/* Items and places of a handoff, of which those from 40 on come with x. */
+START_TEST(handoffsAreListed) {
+  const int64_t numRows = 300;
+  const size_t longs = sizeof(int64_t);
+  struct naiveRandom random = {(uint64_t)_i + 1};
+  chooseOrder(_i % numOrders);
+  struct mirror *items = mirrorRandomIndices(&random, numRows, 80, 0);
+  struct mirror *places = mirrorRandomIndices(&random, numRows, 50, 0);
+  struct mirror *numbers = mirrorRandomIndices(&random, 100, 1000, 0);
+  struct mirror *xRow = mirrorRandomIndices(&random, 40, 1000, 0);
+  struct mirror *alpha = mirrorRows(&random, lrmoeFloat32, 40, 0);
+  struct mirror *xRows = mirrorRoom((size_t)numRows * longs);
+  struct mirror *weights = mirrorRoom((size_t)numRows * sizeof(float));
+  for (enum side side = onHost; side < numSides; side++) {
+    const int64_t *at = numbers->at[side];
+    const struct lrmoeHandoffLists args = {numRows,
+                                           40,
+                                           items->at[side],
+                                           places->at[side],
+                                           at,
+                                           at + 50,
+                                           xRow->at[side],
+                                           alpha->at[side],
+                                           xRows->at[side],
+                                           weights->at[side]};
+    ASSERT_RUN(side, listHandoff, &args, NULL);
+  }
+  ASSERT_SYNCHRONIZED();
+  assertSameBytes(items, "fwdRow");
+  assertSameBytes(places, "gRow");
+  assertSameBytes(xRows, "xRow");
+  assertSameBytes(weights, "weights");
+  mirrorFreeAll();
+}
+END_TEST
+
+/* Pieces of flags whose bits come back as they were. */
+START_TEST(bitsAreFlags) {
+  static const int64_t firsts[] = {0, 1, 33, 98, 98};
+  static const int64_t words[] = {4, 0, 1, 9, 9};
+  static const int64_t counts[] = {1, 32, 65, 0, 700};
+  struct naiveRandom random = {(uint64_t)_i + 1};
+  chooseOrder(_i % numOrders);
+  struct mirror *flags = marksOf(&random, 798, 5);
+  struct mirror *back = mirrorRoom(798);
+  struct mirror *bits = mirrorRoom(31 * sizeof(uint32_t));
+  struct mirror *at[] = {mirrorIndices(firsts, 5), mirrorIndices(words, 5),
+                         mirrorIndices(counts, 5)};
+  for (enum side side = onHost; side < numSides; side++) {
+    struct lrmoeBits args = {5,
+                             700,
+                             at[0]->at[side],
+                             at[1]->at[side],
+                             at[2]->at[side],
+                             flags->at[side],
+                             bits->at[side]};
+    ASSERT_RUN(side, packBits, &args, NULL);
+    args.flags = back->at[side];
+    ASSERT_RUN(side, unpackBits, &args, NULL);
+  }
+  ASSERT_SYNCHRONIZED();
+  assertSameBytes(bits, "bits");
+  assertSameBytes(back, "flags of bits");
+  ck_assert_mem_eq(back->at[onHost], flags->at[onHost], 798);
+  mirrorFreeAll();
 }
 END_TEST
 
@@ -260,6 +372,8 @@ int main(void) {
   tcase_set_timeout(tests, 120);
   tcase_add_loop_test(tests, flaggedItemsAreListed, 0, 2 * numLengths);
   tcase_add_test(tests, listsAreWhatTheySay);
+  tcase_add_loop_test(tests, handoffsAreListed, 0, numOrders);
+  tcase_add_loop_test(tests, bitsAreFlags, 0, numOrders);
   tcase_add_loop_test(tests, marksAreNumberedAndListed, 0, 2 * numLengths);
   tcase_add_loop_test(tests, listsAreInverted, 0, numLengths);
   tcase_add_loop_test(tests, listsAreShifted, 0, numOrders);

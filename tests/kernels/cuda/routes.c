@@ -8,7 +8,8 @@ struct routeArrays {
   const struct routeShape *shape;
   int64_t numPairs;
   int64_t numMarks;
-  struct mirror *tables; /* flagFirsts, itemFirsts, counts, placeFirsts */
+  struct mirror *tables; /* flagFirsts, itemFirsts, counts, placeFirsts, wanted
+                          */
   struct mirror *flags;
   struct mirror *places;
   struct mirror *marks;
@@ -26,13 +27,14 @@ static struct routeArrays routeArrays(struct naiveRandom *random,
   const int64_t numPairs = shape->numTokens * shape->topk;
   struct routeArrays made = {
       .shape = shape, .numPairs = numPairs, .numMarks = numMarks};
-  made.tables = mirrorRoom((size_t)(4 * numLists) * each);
+  made.tables = mirrorRoom((size_t)(5 * numLists) * each);
   int64_t *tables = made.tables->at[onHost];
   for (int64_t l = 0; l < numLists; l++) {
     tables[l] = numPairs * l / numLists;
     tables[numLists + l] = tables[l];
     tables[2 * numLists + l] = numPairs * (l + 1) / numLists - tables[l];
     tables[3 * numLists + l] = 0;
+    tables[4 * numLists + l] = LRMOE_WANT(lrmoeLabelStayed, 1);
   }
   mirrorPut(made.tables);
   made.flags = mirrorRoom((size_t)numPairs);
@@ -40,28 +42,41 @@ static struct routeArrays routeArrays(struct naiveRandom *random,
     ((uint8_t *)made.flags->at[onHost])[i] =
         naiveRandomBelow(random, 10) < shape->keptOfTen;
   mirrorPut(made.flags);
-  made.places = mirrorRandomIndices(random, numPairs, numMarks, 0);
+  made.places = mirrorRoom((size_t)numPairs * sizeof(int32_t));
+  for (int64_t i = 0; i < numPairs; i++)
+    ((int32_t *)made.places->at[onHost])[i] =
+        (int32_t)naiveRandomBelow(random, numMarks);
+  mirrorPut(made.places);
   made.marks = mirrorRoom((size_t)(numMarks + 3) / 4 * 4); /* whole words */
   made.offsets = mirrorRoom((size_t)(numLists + 1) * each);
   made.numbers = mirrorRoom((size_t)(numMarks + 1) * each);
   return made;
 }
 
-/* Counts, numbers and lists of one side; how many pairs are listed. */
+/* Counts, numbers and lists of one side; how many pairs are listed.
+ * listPlaces: or NULL. */
 static int64_t runLists(const struct routeArrays *arrays, void *keys,
-                        void *list) {
+                        int64_t *list, int64_t *listPlaces) {
   const int64_t *tables = arrays->tables->at[onDevice];
   const int64_t numLists = arrays->shape->numLists;
   const struct mirror *dropped = mirrorRoom((size_t)numLists * sizeof(int64_t));
   const struct lrmoeFlagCount count = {
-      {numLists, arrays->numPairs / numLists + 1, tables, tables + numLists,
-       tables + 2 * numLists, arrays->flags->at[onDevice],
-       arrays->offsets->at[onDevice], list},
-      arrays->places->at[onDevice],
-      tables + 3 * numLists,
-      arrays->marks->at[onDevice],
-      keys,
-      dropped->at[onDevice]};
+      .lists = {.numLists = numLists,
+                .maxItems = arrays->numPairs / numLists + 1,
+                .flagFirsts = tables,
+                .itemFirsts = tables + numLists,
+                .counts = tables + 2 * numLists,
+                .wanted = tables + 4 * numLists,
+                .flags = arrays->flags->at[onDevice],
+                .places = arrays->places->at[onDevice],
+                .placeFirsts = tables + 3 * numLists,
+                .offsets = arrays->offsets->at[onDevice],
+                .list = list,
+                .listPlaces = listPlaces},
+      .marked = tables + 4 * numLists,
+      .marks = arrays->marks->at[onDevice],
+      .keys = keys,
+      .dropped = dropped->at[onDevice]};
   ASSERT_RUN(onDevice, clear, arrays->marks->at[onDevice],
              (size_t)arrays->numMarks, NULL);
   ASSERT_RUN(onDevice, countFlagged, &count, NULL);
@@ -77,31 +92,45 @@ static int64_t runLists(const struct routeArrays *arrays, void *keys,
 void routeRun(struct naiveRandom *random, const struct routeShape *shape) {
   const size_t each = sizeof(int64_t);
   const int64_t numPairs = shape->numTokens * shape->topk;
-  struct routeArrays own =
-      routeArrays(random, shape, shape->numTokens * shape->numRanks);
-  struct routeArrays local = routeArrays(random, shape, shape->numRows);
+  const int64_t numMarks = shape->numTokens * shape->numRanks;
+  struct routeArrays own = routeArrays(random, shape, numMarks);
+  struct routeArrays local = routeArrays(random, shape, numMarks);
   const struct mirror *keys = mirrorRoom((size_t)numPairs * sizeof(uint32_t));
   const struct mirror *alpha = mirrorRoom((size_t)numPairs * sizeof(float));
-  const struct mirror *lists = mirrorRoom((size_t)(8 * numPairs) * each);
+  const struct mirror *lists =
+      mirrorRoom((size_t)(6 * numPairs + 3 * numMarks + 3) * each);
+  struct mirror *sorted = mirrorRandomIndices(random, numPairs, numPairs, 0);
   int64_t *at = lists->at[onDevice];
-  int64_t *rows = at + 2 * numPairs;
+  int64_t *rows = at + numPairs;
+  int64_t *rest = at + 4 * numPairs; /* of the lists of rows */
   simtResetCounters();
-  int64_t kept = runLists(&own, keys->at[onDevice], at);
-  ASSERT_RUN(onDevice, gatherIndices, kept, at, own.places->at[onDevice], at,
-             NULL);
-  kept = runLists(&local, NULL, at);
-  ASSERT_RUN(onDevice, gatherIndices, kept, at, local.places->at[onDevice],
-             at + numPairs, NULL);
-  ASSERT_RUN(onDevice, gatherIndices, kept, at + numPairs,
-             local.numbers->at[onDevice], rows, NULL);
-  ASSERT_RUN(onDevice, gatherWords, kept, at, alpha->at[onDevice],
-             at + 3 * numPairs, NULL);
-  const struct lrmoeColumns columns = {
-      shape->numRanks,   shape->numTokens,  own.numbers->at[onDevice], NULL,
-      at + 4 * numPairs, at + 5 * numPairs, at + 6 * numPairs};
-  const struct lrmoeInversion inversion = {
-      kept,         rows, shape->numRows, at + 4 * numPairs, at + 6 * numPairs,
-      at + numPairs};
+  int64_t kept = runLists(&own, keys->at[onDevice], at, NULL);
+  ASSERT_RUN(onDevice, gatherIndices, kept, at, sorted->at[onDevice], at, NULL);
+  kept = runLists(&local, NULL, at, rows);
+  const struct lrmoeHandoffLists handoff = {
+      .numRows = kept,
+      .numLocal = numPairs,
+      .items = at,
+      .places = rows,
+      .gNumbers = local.numbers->at[onDevice],
+      .xRow = sorted->at[onDevice],
+      .alpha = alpha->at[onDevice],
+      .xRows = at + 2 * numPairs,
+      .weights = (float *)(at + 3 * numPairs)};
+  const struct lrmoeColumns columns = {shape->numRanks,
+                                       shape->numTokens,
+                                       own.numbers->at[onDevice],
+                                       NULL,
+                                       rest,
+                                       rest + numMarks + 1,
+                                       rest + 2 * numMarks + 1};
+  const struct lrmoeInversion inversion = {kept,
+                                           rows,
+                                           numMarks,
+                                           rest,
+                                           rest + numMarks + 1,
+                                           rest + numMarks + 1 + numPairs};
+  ASSERT_RUN(onDevice, listHandoff, &handoff, NULL);
   ASSERT_RUN(onDevice, listColumns, &columns, NULL);
   ASSERT_RUN(onDevice, invert, &inversion, NULL);
 }

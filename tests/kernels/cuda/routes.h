@@ -11,7 +11,6 @@ struct routeShape {
   int64_t topk;
   int64_t keptOfTen;
   int64_t numTokens;
-  int64_t numRows; /* that cross */
 };
 
 /* Runs the kernels, whose bytes are counted from here on. */

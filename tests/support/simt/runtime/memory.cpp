@@ -7,6 +7,7 @@
 #include "../simt.h"
 #include "../single.h"
 #include "crash.h"
+#include "gate.h"
 #include "order.h"
 
 #include <cstdio>
@@ -124,7 +125,10 @@ void *memoryAllocate(size_t bytes, int device) {
   memset(pages, fill, pageBytes);
   asanPoison(pages, static_cast<size_t>(start - pages));
   asanPoison(start + bytes, slackAfter(a));
-  if (r.numOpen == 0) protect(a, false);
+  if (gateHasKey() && device != pinnedHost)
+    gateCover(pages, pageBytes);
+  else if (r.numOpen == 0)
+    protect(a, false);
   r.all[keyOf(r, a)] = a;
   r.used[device] += bytes;
   r.numLive++;
@@ -139,7 +143,10 @@ static bool isFill(const char *start, size_t bytes) {
 
 /* The bytes around it, which belong to nobody. */
 static void checkSlack(const Allocation &a) {
-  protect(a, true);
+  if (gateHasKey())
+    gateOpen();
+  else
+    protect(a, true);
   asanUnpoison(a.pages, a.pageBytes);
   if (!isFill(a.start + a.bytes, slackAfter(a)))
     report("out of bounds: something wrote past the end of device memory of " +
@@ -148,6 +155,7 @@ static void checkSlack(const Allocation &a) {
     report("out of bounds: something wrote before the start of device memory "
            "of " +
            std::to_string(a.bytes) + " bytes");
+  if (gateHasKey()) gateClose();
 }
 
 static void forgetOldest(Registry &r) {
@@ -306,12 +314,14 @@ static void setOpen(Registry &r, bool open) {
 using namespace simt;
 
 extern "C" void simtOpenDevice(void) {
+  if (gateHasKey()) return gateOpen();
   Registry &r = registry();
   Guard guard(r.mutex);
   if (r.numOpen++ == 0) setOpen(r, true);
 }
 
 extern "C" void simtCloseDevice(void) {
+  if (gateHasKey()) return gateClose();
   Registry &r = registry();
   Guard guard(r.mutex);
   if (--r.numOpen == 0) setOpen(r, false);
