@@ -52,7 +52,7 @@ static void passSource(const struct lrmoePorts *p, int32_t e, int32_t s,
   const struct lrmoePlan *plan = p->plan;
   int32_t first = plan->instanceOffsets[e];
   int32_t count = plan->instanceOffsets[e + 1] - first;
-  int32_t *ways = &p->ways[s * count], from = 0;
+  int32_t *ways = &p->ways[(int64_t)s * count], from = 0;
   const lrmoeWide *pays = &p->pays[(int64_t)s * plan->numRanks];
   lrmoeWide least = p->least[0];
   for (int32_t i = 0; i < count; i++) {
