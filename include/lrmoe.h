@@ -718,7 +718,10 @@ typedef enum {
  *           a capacity binds: the sum of K is the largest that fits, and K / n
  *           max-min fair over the experts.  Where kept pairs that move take
  *           memory these two differ, and the sum counts: fair are then the
- *           experts of a rank that have no replicas
+ *           experts of a rank that have no replicas.  Where the window binds the
+ *           sum counts too: pairs whose rows take most of the ways that are
+ *           full are dropped first, down to minRetainPpm, and of equal sums the
+ *           lower rates are raised
  * capacity  K[e] = min(n[e], ceil(capacityPpm * mean of n / 10^6)), the rule
  *           of GShard, Switch and DeepSpeed; rho plays no part */
 typedef enum {
@@ -736,7 +739,9 @@ typedef enum {
  *          move take no memory, that is with savedState none or no replicas,
  *          and (2) the window leaves room, or quota is uniform and there are
  *          no replicas.  Otherwise what is kept fits, and the plan says how
- *          much more is not ruled out: boundRetained
+ *          much more is not ruled out: boundRetained.  Of overload under a
+ *          window that is the sum of K over all quotas and splits, on instances
+ *          and forward as they stand: found by search, nearly always the most
  * grid     the largest of 1000000, 900000, 800000 and 700000 millionths (C0,
  *          C10, C20, C30) up to retainPpm that fits */
 typedef enum {
@@ -956,7 +961,10 @@ typedef struct {
   const int64_t *totals;  /* [E] n */
   /* With retain `largest`, else 0.  Proven: where the instances stand, with
    * forward as it is, no quotas of the rule that fit keep more pairs in all;
-   * and what that is above `kept`, in millionths of kept, rounded up. */
+   * and what that is above `kept`, in millionths of kept, rounded up.  A window
+   * counts where T_comm rises with the quotas (uniform without replicas), and
+   * of overload in groups of up to 64 ranks unless the topology is calibrated
+   * for a crowd of ranks on one machine; else only memory does. */
   int64_t boundRetained;
   int64_t gapRetainedPpm;
 } lrmoePlanView_t;

@@ -46,8 +46,26 @@ int lrmoePlanBackwardFits(const struct lrmoePlanner *planner,
 int64_t lrmoePlanCrossNodeBytes(const struct lrmoePlanner *planner,
                                 const struct lrmoePlan *plan);
 
-/* T_comm alone, for the search of a retention. */
+/* T_comm alone, for the search of a retention; planner->traffic is left with
+ * the bytes out, then home. */
 lrmoeResult_t lrmoePlanCommNs(const struct lrmoePlanner *planner,
                               const struct lrmoePlan *plan, int64_t *commNs);
+
+/* Rows of backward between a source and an instance: gradient rows of kept
+ * pairs, which also come home; input rows besides; gradient rows of dropped
+ * pairs. */
+struct lrmoeRows {
+  int32_t source;
+  int32_t instance;
+  int64_t kept;
+  int64_t moved;
+  int64_t dropped;
+};
+typedef void lrmoeRowsVisit(void *context, const struct lrmoeRows *rows);
+
+/* All of an expert that lrmoePlanCommNs counts. */
+void lrmoePlanRows(const struct lrmoePlanner *planner,
+                   const struct lrmoePlan *plan, int32_t expert,
+                   lrmoeRowsVisit *visit, void *context);
 
 #endif

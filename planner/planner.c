@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/hash.h"
 #include "planner/model.h"
+#include "planner/port.h"
 #include "planner/retain.h"
 #include "topo/topology.h"
 
@@ -89,6 +90,9 @@ static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner,
                                &planner->changedDemand));
   if (config->memoryBytes || config->windowNs)
     LRMOE_CHECK(lrmoeRetainRoomCreate(planner, &planner->room));
+  if (config->windowNs && config->quota == lrmoeQuotaOverload &&
+      config->retain == lrmoeRetainLargest && numRanks <= lrmoeMaxPortRanks)
+    LRMOE_CHECK(lrmoePortsCreate(planner, &planner->ports));
   planner->hash = hashPlanner(planner);
   return lrmoeSuccess;
 }
@@ -119,6 +123,7 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner) {
   lrmoeWorkDestroy(planner->work);
   lrmoeLayoutDestroy(planner->layout);
   lrmoeRetainRoomDestroy(planner->room);
+  lrmoePortsDestroy(planner->ports);
   lrmoeTopologyDestroy(planner->topology);
   lrmoeFree(planner->traffic);
   lrmoeFree(planner->trafficRoom);

@@ -23,10 +23,11 @@ struct lrmoePlanner {
   struct lrmoeLayout *layout;  /* of the rivals, else NULL */
   int64_t *changedDemand;      /* [G, E] of policies that change it, or NULL */
   struct lrmoeRetainRoom
-      *room;              /* where limits can bind, else NULL (retain.h) */
-  int64_t *traffic;       /* [2, G, G] with a model, else NULL */
-  int64_t *trafficRoom;   /* what its time is worked out in (topology.h) */
-  struct lrmoeWork *work; /* of the plan being made */
+      *room;                /* where limits can bind, else NULL (retain.h) */
+  struct lrmoePorts *ports; /* where a window can, of overload, else NULL */
+  int64_t *traffic;         /* [2, G, G] with a model, else NULL */
+  int64_t *trafficRoom;     /* what its time is worked out in (topology.h) */
+  struct lrmoeWork *work;   /* of the plan being made */
   int32_t numRanks;
   int32_t numExperts;
   uint64_t hash; /* of all inputs: ranks compare it in round F0 */

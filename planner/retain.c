@@ -10,7 +10,10 @@
  * then the flow is a generalised one (moving.c), overload is a search over the
  * quotas of experts with replicas (trade.c), and duality proves what is left
  * open (price.c).  A window that is too short lowers the ceiling of all rates,
- * by bisection.
+ * by bisection; of overload that is where the search for more begins, which
+ * maximises what a MILP solver is asked for in perf/milp: the sum of K[e] over
+ * all quotas from the least to the ceiling and all splits of them whose T_comm
+ * and memory fit (fill.c).
  *
  * Departure from the paper, whose planner tries C0, C10, C20 and C30: that
  * grid is the choice lrmoeRetainGrid. */
@@ -19,6 +22,7 @@
 #include "base/alloc.h"
 #include "planner/carve.h"
 #include "planner/model.h"
+#include "planner/port.h"
 #include "planner/price.h"
 #include "planner/scale.h"
 #include "planner/split.h"
@@ -259,6 +263,28 @@ static int isExact(const struct fit *fit) {
          fit->plan->numInstances == fit->plan->numExperts;
 }
 
+/* Sums that ports form have room. */
+static int hasPorts(const struct fit *fit) {
+  const int64_t most = (int64_t)1 << 40;
+  return fit->planner->ports && fit->plan->pairs <= most &&
+         fit->unit.row <= most &&
+         lrmoeTimesBytes(fit->plan->pairs, fit->unit.row) <= most << 10;
+}
+
+/* Overload under a window that is too short, from a plan that is near it. */
+static lrmoeResult_t settlePorts(struct fit *fit) {
+  int fits;
+  fit->search.ceiling = fit->planner->config.retainPpm;
+  for (int32_t g = 0; g < fit->plan->numRanks; g++)
+    if (fit->search.room->caps[g] < 0 ||
+        (fit->search.moving && fit->search.moving->budgets[g] < 0))
+      return lrmoeSuccess;
+  LRMOE_CHECK(lrmoePortsBegin(fit->planner->ports, &fit->search, fit->plan));
+  LRMOE_CHECK(
+      lrmoePortsFill(fit->planner->ports, &fit->search, fit->plan, &fits));
+  return lrmoeSuccess;
+}
+
 /* Rates under a window that is too short.  Where no expert has replicas, T_comm
  * rises with the rate: what is found is then the largest. */
 static lrmoeResult_t settleLargest(struct fit *fit) {
@@ -269,7 +295,7 @@ static lrmoeResult_t settleLargest(struct fit *fit) {
   if (fits) return lrmoeSuccess;
   fit->search.isQuick = 1;
   LRMOE_CHECK(settle(fit, low, &fits));
-  if (!fits) return lrmoeSuccess;
+  if (!fits) return hasPorts(fit) ? settlePorts(fit) : lrmoeSuccess;
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
     LRMOE_CHECK(settle(fit, middle, &fits));
@@ -283,7 +309,7 @@ static lrmoeResult_t settleLargest(struct fit *fit) {
   fit->search.isQuick = 1;
   if (!fits) LRMOE_CHECK(settle(fit, low, &fits));
   if (isExact(fit)) fit->plan->boundRetained = fit->plan->kept;
-  return lrmoeSuccess;
+  return hasPorts(fit) ? settlePorts(fit) : lrmoeSuccess;
 }
 
 /* The plan's instances, with those of experts that have several by rank. */

@@ -30,6 +30,8 @@ struct walk {
   struct lrmoeUnitBytes unit;
   int isForward; /* shares are F, else X */
   int64_t crossBytes;
+  lrmoeRowsVisit *visit; /* of lrmoePlanRows */
+  void *context;
 };
 
 typedef void lrmoeFlowVisit(struct walk *walk, int32_t source, int32_t instance,
@@ -103,20 +105,52 @@ static void addTraffic(struct walk *walk, int32_t source, int32_t instance,
 
 /* routerGrad executor: gradient rows of all pairs; those of kept ones are
  * counted apart, which at worst counts them twice. */
+static int64_t droppedRows(const struct lrmoePlan *plan, int32_t e,
+                           int64_t pairs) {
+  int64_t rest, all = demandOf(plan, e);
+  return lrmoeScale(all - plan->quotas[e], pairs, all, &rest);
+}
+
 static void addDropped(struct walk *walk, int32_t source, int32_t instance,
                        int32_t expert, int64_t pairs) {
   const struct lrmoePlan *plan = walk->plan;
-  int64_t rest, all = demandOf(plan, expert);
-  int64_t dropped = lrmoeScale(all - plan->quotas[expert], pairs, all, &rest);
+  int64_t dropped = droppedRows(plan, expert, pairs);
   int64_t *out = &walk->planner->traffic[(int64_t)source * plan->numRanks +
                                          plan->instanceRanks[instance]];
   *out = lrmoeAddBytes(*out, lrmoeTimesBytes(dropped, walk->unit.row));
 }
 
+static void visitKept(struct walk *walk, int32_t source, int32_t instance,
+                      int32_t expert, int64_t pairs) {
+  int64_t moved = movedRows(walk, instance, expert, pairs);
+  walk->visit(walk->context,
+              &(struct lrmoeRows){source, instance, pairs, moved, 0});
+}
+
+static void visitDropped(struct walk *walk, int32_t source, int32_t instance,
+                         int32_t expert, int64_t pairs) {
+  int64_t dropped = droppedRows(walk->plan, expert, pairs);
+  walk->visit(walk->context,
+              &(struct lrmoeRows){source, instance, 0, 0, dropped});
+}
+
+void lrmoePlanRows(const struct lrmoePlanner *planner,
+                   const struct lrmoePlan *plan, int32_t expert,
+                   lrmoeRowsVisit *visit, void *context) {
+  struct walk walk = {
+      .planner = planner, .plan = plan, .visit = visit, .context = context};
+  walkExpert(&walk, expert, visitKept);
+  walk.isForward = 1;
+  if (planner->config.routerGrad == lrmoeRouterGradExecutor)
+    walkExpert(&walk, expert, visitDropped);
+}
+
 lrmoeResult_t lrmoePlanCommNs(const struct lrmoePlanner *planner,
                               const struct lrmoePlan *plan, int64_t *commNs) {
   int64_t cells = (int64_t)plan->numRanks * plan->numRanks, out, home;
-  struct walk walk = {planner, plan, lrmoeUnitBytesOf(&planner->config), 0, 0};
+  struct walk walk = {.planner = planner,
+                      .plan = plan,
+                      .unit = lrmoeUnitBytesOf(&planner->config)};
   memset(planner->traffic, 0, 2 * (size_t)cells * sizeof(int64_t));
   walkAll(&walk, addTraffic);
   walk.isForward = 1;
@@ -142,7 +176,10 @@ static void addCross(struct walk *walk, int32_t source, int32_t instance,
 
 int64_t lrmoePlanCrossNodeBytes(const struct lrmoePlanner *planner,
                                 const struct lrmoePlan *plan) {
-  struct walk walk = {planner, plan, lrmoeUnitBytesOf(&planner->config), 1, 0};
+  struct walk walk = {.planner = planner,
+                      .plan = plan,
+                      .unit = lrmoeUnitBytesOf(&planner->config),
+                      .isForward = 1};
   walkAll(&walk, addCross);
   walk.isForward = 0;
   walkAll(&walk, addCross);

@@ -126,6 +126,19 @@ lrmoeResult_t lrmoeTopologyTrafficIn(const struct lrmoeTopology *topology,
                                      const int64_t *bytes, int64_t *room,
                                      int64_t *ns);
 
+/* The limit that decides the time of `bytes`, as a sum over all traffic. */
+struct lrmoeTrafficLimit {
+  int64_t *slopes;   /* [G, G] what a byte adds, in 2^-32 ns, rounded down */
+  int64_t fixedNs;   /* what is the same for all bytes */
+  int64_t latencyNs; /* the least with which any traffic between two ranks goes;
+                        fixedNs, or above it */
+  bool isProof; /* no traffic takes less than latencyNs and its slopes: not so
+                   where a calibration tells a crowd */
+};
+lrmoeResult_t lrmoeTopologyTrafficLimit(const struct lrmoeTopology *topology,
+                                        const int64_t *bytes, int64_t *room,
+                                        struct lrmoeTrafficLimit *limit);
+
 /* Takes the figures of a class from a profile: every link of the class then
  * has them and is not guessed, and what such links go through is scaled with
  * the fastest of them.  For the reader of profiles. */

@@ -161,6 +161,19 @@ int64_t lrmoeTopologyTrafficRoom(const struct lrmoeTopology *topology) {
   return greater(loads, lrmoeTopologyCrowdRoom(topology));
 }
 
+/* The loads that the bytes make, in room. */
+static lrmoeResult_t fill(const struct lrmoeTopology *topology,
+                          const int64_t *bytes, int64_t *room,
+                          struct traffic *traffic) {
+  *traffic = (struct traffic){.topology = topology,
+                              .edges = (struct edgeLoad *)(void *)room};
+  traffic->ranks[0] =
+      (struct rankLoad *)(void *)(traffic->edges + lrmoeNumEdges(topology));
+  traffic->ranks[1] = traffic->ranks[0] + topology->numRanks;
+  memset(room, 0, (size_t)lrmoeTopologyTrafficRoom(topology) * sizeof *room);
+  return addAll(traffic, bytes);
+}
+
 lrmoeResult_t lrmoeTopologyTrafficIn(const struct lrmoeTopology *topology,
                                      const int64_t *bytes, int64_t *room,
                                      int64_t *ns) {
@@ -168,13 +181,8 @@ lrmoeResult_t lrmoeTopologyTrafficIn(const struct lrmoeTopology *topology,
   int64_t crowdNs = 0;
   if (hasCrowd)
     LRMOE_CHECK(lrmoeTopologyCrowdNs(topology, bytes, room, &crowdNs));
-  struct traffic traffic = {.topology = topology,
-                            .edges = (struct edgeLoad *)(void *)room};
-  traffic.ranks[0] =
-      (struct rankLoad *)(void *)(traffic.edges + lrmoeNumEdges(topology));
-  traffic.ranks[1] = traffic.ranks[0] + topology->numRanks;
-  memset(room, 0, (size_t)lrmoeTopologyTrafficRoom(topology) * sizeof *room);
-  LRMOE_CHECK(addAll(&traffic, bytes));
+  struct traffic traffic;
+  LRMOE_CHECK(fill(topology, bytes, room, &traffic));
   *ns =
       hasCrowd ? greater(crowdNs, longestEdgeNs(&traffic)) : longest(&traffic);
   return lrmoeSuccess;
@@ -191,6 +199,113 @@ lrmoeResult_t lrmoeTopologyTrafficNs(lrmoeTopology_t topology,
   lrmoeResult_t result = lrmoeTopologyTrafficIn(topology, bytes, room, ns);
   lrmoeFree(room);
   return result;
+}
+
+/* ---- The limit that decides --------------------------------------------- */
+
+/* An edge, or what a rank copies; rank -1, edge -1: neither, all bytes count
+ * alike. */
+struct decisive {
+  const struct lrmoeTopology *topology;
+  int32_t edge;
+  int32_t rank;
+  int side; /* of the rank: 0 received, 1 sent */
+  int64_t ns;
+  int64_t slope; /* of the bytes that are being added */
+};
+
+static int64_t slopeOf(int64_t bytesPerSecond, int64_t parts) {
+  const int64_t second = 1000000000;
+  return bytesPerSecond < 1 ? 0 : (second << 32) / bytesPerSecond / parts;
+}
+
+static void addSlope(void *context, int32_t edge, int32_t parts, bool isNear) {
+  struct decisive *decisive = context;
+  (void)isNear;
+  if (edge == decisive->edge)
+    decisive->slope += slopeOf(lrmoeEdgeRate(decisive->topology, edge), parts);
+}
+
+static int64_t slopeBetween(struct decisive *decisive, int32_t from,
+                            int32_t to) {
+  const struct lrmoeTopology *topology = decisive->topology;
+  struct lrmoeVisitor visitor = {addSlope, decisive};
+  decisive->slope = 0;
+  lrmoeLinkClass_t linkClass = lrmoePathWalk(topology, from, to, &visitor);
+  if ((decisive->side ? from : to) == decisive->rank &&
+      linkClass <= lrmoeLinkDevice)
+    return slopeOf(lrmoeTopologyLink(topology, from, to).bytesPerSecond, 1);
+  return decisive->slope;
+}
+
+static void decide(const struct traffic *traffic, struct decisive *decisive) {
+  const struct lrmoeTopology *topology = traffic->topology;
+  for (int32_t i = 0; i < lrmoeNumEdges(topology); i++) {
+    int64_t ns =
+        traffic->edges[i].bytes ? edgeNs(topology, i, &traffic->edges[i]) : 0;
+    if (ns <= decisive->ns) continue;
+    decisive->ns = ns;
+    decisive->edge = i;
+  }
+  for (int side = 0; side < 2; side++)
+    for (int32_t g = 0; g < topology->numRanks; g++) {
+      if (traffic->ranks[side][g].copyNs <= decisive->ns) continue;
+      decisive->ns = traffic->ranks[side][g].copyNs;
+      decisive->edge = -1;
+      decisive->rank = g;
+      decisive->side = side;
+    }
+}
+
+static int64_t leastLatency(const struct lrmoeTopology *topology) {
+  int64_t least = INT64_MAX;
+  for (int32_t from = 0; from < topology->numRanks; from++)
+    for (int32_t to = 0; to < topology->numRanks; to++) {
+      if (from == to) continue;
+      lrmoeLinkClass_t linkClass = lrmoePathWalk(topology, from, to, NULL);
+      int64_t ns = linkClass <= lrmoeLinkDevice
+                       ? lrmoeTopologyLink(topology, from, to).latencyNs
+                       : lrmoeLinkLatencyNs(topology, linkClass, from, to);
+      if (ns < least) least = ns;
+    }
+  return least == INT64_MAX ? 0 : least;
+}
+
+/* Where a crowd decides, its share of the time is spread over all bytes. */
+static void spread(int64_t ns, int64_t numCells, const int64_t *bytes,
+                   int64_t *slopes) {
+  __extension__ typedef __int128 wide;
+  wide sum = 0;
+  for (int64_t i = 0; i < numCells; i++)
+    sum += bytes[i];
+  wide slope = sum ? ((wide)ns << 32) / sum : 0;
+  for (int64_t i = 0; i < numCells; i++)
+    slopes[i] = slope > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)slope;
+}
+
+lrmoeResult_t lrmoeTopologyTrafficLimit(const struct lrmoeTopology *topology,
+                                        const int64_t *bytes, int64_t *room,
+                                        struct lrmoeTrafficLimit *limit) {
+  struct decisive decisive = {.topology = topology, .edge = -1, .rank = -1};
+  int64_t ranks = topology->numRanks, ns;
+  struct traffic traffic;
+  LRMOE_CHECK(lrmoeTopologyTrafficIn(topology, bytes, room, &ns));
+  LRMOE_CHECK(fill(topology, bytes, room, &traffic));
+  decide(&traffic, &decisive);
+  limit->latencyNs =
+      lrmoeTopologyHasCrowd(topology) ? 0 : leastLatency(topology);
+  limit->fixedNs = traffic.latencyNs;
+  limit->isProof =
+      !lrmoeTopologyHasCrowd(topology) && ns - decisive.ns == traffic.latencyNs;
+  if (!limit->isProof) limit->fixedNs = 0;
+  if (!limit->isProof || !ns) {
+    spread(ns, ranks * ranks, bytes, limit->slopes);
+    return lrmoeSuccess;
+  }
+  for (int64_t i = 0; i < ranks * ranks; i++)
+    limit->slopes[i] =
+        slopeBetween(&decisive, (int32_t)(i / ranks), (int32_t)(i % ranks));
+  return lrmoeSuccess;
 }
 
 /* ---- Crowded edges ------------------------------------------------------ */

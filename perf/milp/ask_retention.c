@@ -31,6 +31,10 @@ static const struct question questions[] = {
      lrmoeRouterGradKept, 1, 1},
     {"window", lrmoePolicyLrmoe, lrmoeQuotaUniform, lrmoeSavedNone,
      lrmoeRouterGradKept, 1, 0},
+    {"window", lrmoePolicyFixed, lrmoeQuotaOverload, lrmoeSavedNone,
+     lrmoeRouterGradKept, 1, 0},
+    {"window", lrmoePolicyLrmoe, lrmoeQuotaOverload, lrmoeSavedNone,
+     lrmoeRouterGradKept, 1, 0},
     {"moves", lrmoePolicyLrmoe, lrmoeQuotaUniform, lrmoeSavedFull,
      lrmoeRouterGradKept, 0, 0},
     {"moves", lrmoePolicyLrmoe, lrmoeQuotaOverload, lrmoeSavedFull,
@@ -232,11 +236,20 @@ static enum toolExit ask(struct milpBench *bench,
   return code;
 }
 
+static int isAsked(const struct question *question) {
+  const char *limit = milpLimitNames[milpSettings.limit];
+  const char *quota = milpQuotaNames[milpSettings.quota];
+  return (!milpSettings.limit || !strcmp(limit, question->limit)) &&
+         (!milpSettings.quota ||
+          !strcmp(quota, toolQuotaNames[question->quota]));
+}
+
 enum toolExit milpAskRetention(struct milpBench *bench,
                                const struct toolTraceSection *section,
                                struct toolError *error) {
   enum toolExit code = toolGood;
   for (size_t i = 0; i < sizeof questions / sizeof *questions && !code; i++)
-    code = ask(bench, &questions[i], section, error);
+    if (isAsked(&questions[i]))
+      code = ask(bench, &questions[i], section, error);
   return code;
 }

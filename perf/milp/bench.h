@@ -12,6 +12,8 @@
 struct milpSettings {
   const char *routing;
   int problem; /* 0 placement, 1 retention */
+  int limit;   /* of retention, into milpLimitNames; 0: all */
+  int quota;   /* into milpQuotaNames; 0: all */
   int64_t numExperts;
   int64_t numRanks;
   int64_t numSlots;
@@ -23,6 +25,8 @@ struct milpSettings {
 };
 
 extern struct milpSettings milpSettings;
+extern const char *const milpLimitNames[];
+extern const char *const milpQuotaNames[];
 
 struct milpBench {
   struct milpSolver solver;

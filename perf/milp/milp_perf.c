@@ -13,6 +13,8 @@
 #include <stdio.h>
 
 static const char *const problemNames[] = {"placement", "retention", NULL};
+const char *const milpLimitNames[] = {"all", "memory", "window", "moves", NULL};
+const char *const milpQuotaNames[] = {"all", "uniform", "overload", NULL};
 
 struct milpSettings milpSettings = {
     .routing = "zipf:0.8,lognormal:1,lognormal:0.5",
@@ -30,6 +32,12 @@ static const struct toolArg args[] = {
     {.name = "problem",
      TOOL_ENUM(milpSettings.problem, problemNames),
      .help = "What is asked."},
+    {.name = "limit",
+     TOOL_ENUM(milpSettings.limit, milpLimitNames),
+     .help = "Of retention: what is too small."},
+    {.name = "quota",
+     TOOL_ENUM(milpSettings.quota, milpQuotaNames),
+     .help = "Of retention: rule of the quotas."},
     {.name = "routing",
      TOOL_TEXT(milpSettings.routing),
      .meta = "KIND[,...]",

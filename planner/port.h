@@ -1,0 +1,81 @@
+/* Where backward's rows and kept pairs meet a limit: see port.c. */
+#ifndef LRMOE_PLANNER_PORT_H
+#define LRMOE_PLANNER_PORT_H
+
+#include "planner/retain.h"
+
+__extension__ typedef __int128 lrmoeWide;
+
+/* A limit on a sum over all pairs.  What a pair takes of it is in 2^-60 of the
+ * whole limit, rounded down. */
+struct lrmoePorts {
+  const struct lrmoePlanner *planner;
+  struct lrmoePlan *plan; /* whose quotas and kept pairs are changed */
+  const struct lrmoeInstances *instances; /* that stand */
+  int32_t count;
+  int32_t max;
+  int64_t *cost;     /* [G, G, max] a kept pair of a source on a rank */
+  int64_t *more;     /* [G, G, max] and one more row out, or a moved pair */
+  int32_t *isWire;   /* [max] dropped pairs count too */
+  int32_t *isProof;  /* [max] nothing that fits takes more than the whole */
+  lrmoeWide *caps;   /* [max] what may be taken, at most lrmoePortWhole */
+  lrmoeWide *totals; /* [max] what is taken */
+  lrmoeWide *loads;  /* [E, max] by the pairs of an expert */
+  lrmoeWide *trial;  /* [2, max] of a change that is tried */
+  int64_t *slopes;   /* [2, G, G] */
+  /* Prices (toll.c). */
+  int64_t *tolls;      /* [max] worth of the whole, in 2^-20 pairs */
+  int64_t *bestTolls;  /* [max] */
+  lrmoeWide *pays;     /* [G, G] of a kept pair, in 2^-40 pairs */
+  lrmoeWide *least;    /* [G] of one expert's pairs so far */
+  int32_t *ways;       /* [G, G] where they went */
+  int64_t *bestKept;   /* [instances] */
+  int64_t *bestQuotas; /* [E] */
+};
+
+static const lrmoeWide lrmoePortWhole = (lrmoeWide)1 << 60;
+
+enum {
+  lrmoeMaxPortRanks = 64, /* groups above have no ports */
+  lrmoeMaxWires = 64,     /* but those of single ranks */
+  lrmoeMaxPorts = 4 * lrmoeMaxPortRanks + lrmoeMaxWires
+};
+
+lrmoeResult_t lrmoePortsCreate(const struct lrmoePlanner *planner,
+                               struct lrmoePorts **ports);
+void lrmoePortsDestroy(struct lrmoePorts *ports);
+
+/* The ports that memory and maxPairs make, and those of single ranks on the
+ * wire; what the plan takes of them. */
+lrmoeResult_t lrmoePortsBegin(struct lrmoePorts *ports,
+                              const struct lrmoeRetainSearch *search,
+                              struct lrmoePlan *plan);
+
+/* After lrmoePlanCommNs of the plan, which takes too long: adds the limit that
+ * decides, or lowers its cap, and sums up what the plan takes. */
+lrmoeResult_t lrmoePortsLearn(struct lrmoePorts *ports);
+
+/* What the plan's pairs of an expert take, into loads [count]. */
+void lrmoePortsLoad(const struct lrmoePorts *ports, int32_t expert,
+                    lrmoeWide *loads);
+
+/* All loads and totals anew. */
+void lrmoePortsSum(struct lrmoePorts *ports);
+
+/* Prices for which few pairs more can be kept than are (toll.c); the plan's
+ * quotas and kept pairs are left at what the prices ask for. */
+void lrmoeTollsFind(struct lrmoePorts *ports,
+                    const struct lrmoeRetainSearch *search, int64_t kept);
+
+/* The most pairs that any quotas from `least` to `ceiling` keep; `pairs` where
+ * nothing is proven. */
+int64_t lrmoeTollsBound(struct lrmoePorts *ports,
+                        const struct lrmoeRetainSearch *search);
+
+/* More kept pairs of a plan that fits memory and window, or nearly: see
+ * fill.c. */
+lrmoeResult_t lrmoePortsFill(struct lrmoePorts *ports,
+                             const struct lrmoeRetainSearch *search,
+                             struct lrmoePlan *plan, int *fits);
+
+#endif
