@@ -6,6 +6,8 @@
 #include "collectives/memory.h"
 #include "collectives/transport.h"
 
+#include <pthread.h>
+
 struct lrmoeComm {
   const struct lrmoeTransport *transport;
   /* Of the memory that it transports; NULL until a layer needs it. */
@@ -21,6 +23,9 @@ struct lrmoeComm {
   struct lrmoeTwin hostOut; /* messages between hosts, on a device backend */
   struct lrmoeTwin hostIn;
   struct lrmoeTrace *trace; /* NULL: not wanted */
+  int64_t timeoutMs;
+  struct lrmoeFused *fused; /* of its layers (fused.h), guarded by ... */
+  pthread_mutex_t fusedMutex;
 };
 
 struct lrmoeWindow {

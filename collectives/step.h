@@ -78,6 +78,7 @@ enum lrmoeStepArray {
   lrmoeArrayRouteTable,  /* ranges of flags */
   lrmoeArrayRouteCounts, /* what is in them */
   lrmoeArrayShifts,      /* from one sequence of rows to stretches */
+  lrmoeArrayMeetCounts,  /* rows put and expected, of one phase */
   lrmoeArrayScratch,     /* of one phase */
   lrmoeArrayScratch2,    /* of one phase */
   lrmoeNumStepArrays
@@ -218,6 +219,7 @@ struct lrmoeStep {
 
   int64_t *devicePackTokens; /* device: packTokens of a route on the device */
   struct lrmoeDeviceRoute route;
+  int64_t *meetCounts; /* device: rows of g put and expected (fused.h) */
 
   /* Backward, as executor. */
   uint8_t *keptLocal;    /* [local] kept, executed here, state at hand */
