@@ -67,6 +67,11 @@ static const struct paramEntry params[lrmoeNumParams] = {
                "rank (one round); beyond, scores go to the experts' homes "
                "(two rounds, fewer bytes, by way of the host). 0: 4, or 16 on "
                "a device."),
+    [lrmoeParamFused] =
+        NUMBER("LRMOE_FUSED", 1, 0, 1,
+               "Whether lrmoeSelectPackSend and lrmoeReturn on a device write "
+               "rows straight into peers' memory, where every rank can reach "
+               "every other's; 0: messages."),
     [lrmoeParamBackend] =
         TEXT("LRMOE_BACKEND", "cpu",
              "Where new communicators and lrmoeMemAlloc live: cpu, or cuda "

@@ -20,6 +20,7 @@ enum lrmoeParam {
   lrmoeParamGemmThreads,
   lrmoeParamIsa,
   lrmoeParamGatherRanks,
+  lrmoeParamFused,
   lrmoeParamBackend,
   lrmoeParamNcclPath,
   lrmoeParamTrace,

@@ -3,7 +3,9 @@
 
 #include "base/alloc.h"
 #include "base/config.h"
+#include "base/param.h"
 #include "collectives/device_times.h"
+#include "collectives/fused.h"
 #include "collectives/order.h"
 #include "collectives/span.h"
 
@@ -21,13 +23,15 @@ static lrmoeResult_t goRound(struct lrmoeComm *comm) {
 }
 
 static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
-                              struct ncclComm *nccl, lrmoeComm_t *comm) {
+                              struct ncclComm *nccl, int64_t timeoutMs,
+                              lrmoeComm_t *comm) {
   struct lrmoeComm *made = NULL;
   lrmoeResult_t result = LRMOE_ALLOCATE(1, &made);
   if (result == lrmoeSuccess) {
     made->transport = transport;
     made->backend = transport->hasStreams ? NULL : &lrmoeCpuBackend;
     made->nccl = nccl;
+    pthread_mutex_init(&made->fusedMutex, NULL);
     result = transport->commCount(nccl, &made->numRanks);
   }
   if (result == lrmoeSuccess)
@@ -45,6 +49,7 @@ static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
     lrmoeFree(made);
     return result;
   }
+  made->timeoutMs = timeoutMs ? timeoutMs : lrmoeParamGet(lrmoeParamTimeoutMs);
   *comm = made;
   return lrmoeSuccess;
 }
@@ -81,7 +86,7 @@ lrmoeResult_t lrmoeCommInitRank(int numRanks, const lrmoeUniqueId *id, int rank,
                 numRanks);
   LRMOE_CHECK(lrmoeTransportChoose(&transport));
   LRMOE_CHECK(transport->commInit(numRanks, id, rank, timeoutMs, &nccl));
-  return makeComm(transport, nccl, comm);
+  return makeComm(transport, nccl, timeoutMs, comm);
 }
 
 lrmoeResult_t lrmoeCommInitFromNccl(struct ncclComm *nccl,
@@ -94,7 +99,7 @@ lrmoeResult_t lrmoeCommInitFromNccl(struct ncclComm *nccl,
   LRMOE_REQUIRE(nccl && comm, "nccl or comm is NULL");
   LRMOE_CHECK(lrmoeNcclTransportGet(1, &transport));
   LRMOE_CHECK(lrmoeNcclCommBorrow(nccl, timeoutMs, &borrowed));
-  return makeComm(transport, borrowed, comm);
+  return makeComm(transport, borrowed, timeoutMs, comm);
 }
 
 lrmoeResult_t lrmoeCommSplit(lrmoeComm_t comm, int color, int key,
@@ -102,7 +107,7 @@ lrmoeResult_t lrmoeCommSplit(lrmoeComm_t comm, int color, int key,
   LRMOE_REQUIRE(comm && newComm, "comm or newComm is NULL");
   struct ncclComm *nccl = NULL;
   LRMOE_CHECK(comm->transport->commSplit(comm->nccl, color, key, &nccl));
-  if (nccl) return makeComm(comm->transport, nccl, newComm);
+  if (nccl) return makeComm(comm->transport, nccl, comm->timeoutMs, newComm);
   *newComm = NULL;
   return lrmoeSuccess;
 }
@@ -143,7 +148,11 @@ lrmoeResult_t lrmoeCommUserRank(lrmoeComm_t comm, int *rank) {
 lrmoeResult_t lrmoeCommGetAsyncError(lrmoeComm_t comm,
                                      lrmoeResult_t *asyncError) {
   LRMOE_REQUIRE(comm && asyncError, "comm or asyncError is NULL");
-  return comm->transport->commGetAsyncError(comm->nccl, asyncError);
+  lrmoeResult_t failed = lrmoeFusedCheck(comm);
+  if (failed == lrmoeSuccess)
+    return comm->transport->commGetAsyncError(comm->nccl, asyncError);
+  *asyncError = failed;
+  return lrmoeSuccess;
 }
 
 lrmoeResult_t lrmoeCommAbort(lrmoeComm_t comm) {
@@ -164,6 +173,7 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm) {
   }
   lrmoeDeviceTimesClose(comm->deviceTimes);
   lrmoeTraceClose(comm->trace);
+  pthread_mutex_destroy(&comm->fusedMutex);
   lrmoeFree(comm->targets);
   lrmoeFree(comm);
   return result;
@@ -181,6 +191,7 @@ lrmoeResult_t lrmoeCommSynchronize(struct lrmoeComm *comm,
   LRMOE_SPAN(comm->backend->isHost ? NULL : comm, "wait");
   LRMOE_RUN(comm->backend, synchronize, stream);
   if (!comm->transport->hasStreams) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeFusedCheck(comm));
   LRMOE_CHECK(comm->transport->commGetAsyncError(comm->nccl, &error));
   if (error == lrmoeSuccess || error == lrmoeInProgress) return lrmoeSuccess;
   return LRMOE_FAIL(error, "the communicator has failed on its stream");

@@ -6,6 +6,8 @@
 #include "collectives/memory.h"
 #include "collectives/transport.h"
 
+#include <pthread.h>
+
 struct lrmoeComm {
   const struct lrmoeTransport *transport;
   /* Of the memory that it transports; NULL until a layer needs it. */
@@ -22,6 +24,9 @@ struct lrmoeComm {
   struct lrmoeTwin hostIn;
   struct lrmoeTrace *trace;             /* NULL: not wanted */
   struct lrmoeDeviceTimes *deviceTimes; /* NULL: not wanted, or the host's */
+  int64_t timeoutMs;
+  struct lrmoeFused *fused; /* of its layers (fused.h), guarded by ... */
+  pthread_mutex_t fusedMutex;
 };
 
 struct lrmoeWindow {

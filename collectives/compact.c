@@ -9,6 +9,7 @@
 #include "collectives/compact.h"
 
 #include "collectives/device_route.h"
+#include "collectives/fused.h"
 #include "collectives/span.h"
 
 #include <string.h>
@@ -152,8 +153,8 @@ static lrmoeResult_t uploadHandoff(struct lrmoeStep *step, float **weights) {
   return lrmoeSuccess;
 }
 
-/* The exchange of B2: what `first` says (rows of g, or counts), rows of x and
- * alphas, in one group; the handoff is whole then. */
+/* The exchange of B2: what `first` says (rows of g, or counts, or nothing),
+ * rows of x and alphas, in one group; the handoff is whole then. */
 static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
                                   int64_t xFirst,
                                   const struct lrmoeExchange *first) {
@@ -169,8 +170,12 @@ static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
        layer->movedX.data, step->xRecvOffsets, layer->rowBytes, 0},
       {sent, step->alphaOffsets, received, step->alphaRecvOffsets,
        sizeof(float), 0}};
-  LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, 3, step->stream,
-                               &step->stats.rowBytes));
+  int numFirst = first->sendOffsets ? 0 : 1;
+  int hasMore = layer->savedState == lrmoeSavedNone || lrmoeStepMayMove(step);
+  if (!numFirst || hasMore)
+    LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges + numFirst,
+                                 3 - numFirst, step->stream,
+                                 &step->stats.rowBytes));
   if (!step->route.flags) LRMOE_CHECK(uploadHandoff(step, &weights));
   LRMOE_CHECK(placeAlpha(step, received, weights));
   lrmoeMeterAdd(&step->meter,
@@ -329,6 +334,29 @@ static lrmoeResult_t sendFused(struct lrmoeStep *step, const void *x,
   return lrmoeSuccess;
 }
 
+/* On a device: rows of g by its kernels, the others as messages. */
+static lrmoeResult_t sendDevice(struct lrmoeStep *step, const void *x,
+                                const void *g) {
+  struct lrmoeLayer *layer = step->layer;
+  const struct lrmoeExchange nothing = {NULL, NULL, NULL, NULL, 0, 0};
+  LRMOE_CHECK(lrmoeCompactRoute(step));
+  LRMOE_CHECK(lrmoeFusedPut(step, g));
+  LRMOE_CHECK(spreadRows(step));
+  LRMOE_CHECK(exchangeRows(step, x, 0, &nothing));
+  LRMOE_CHECK(lrmoeFusedMeet(step));
+  lrmoeMeterAdd(&step->meter, step->handoff.numRows * layer->rowBytes);
+  step->handoff.g = layer->recv.data;
+  step->isFused = 1;
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t sendFast(struct lrmoeStep *step, const void *x,
+                              const void *g) {
+  if (step->layer->recv.peers) return sendFused(step, x, g);
+  if (lrmoeFusedIsPossible(step)) return sendDevice(step, x, g);
+  return sendStaged(step, x, g);
+}
+
 lrmoeResult_t lrmoeAllToAllCompact(lrmoeStep_t step, const void *x,
                                    const void *g, lrmoeStream_t stream) {
   LRMOE_CHECK(lrmoeStepExpect(step, "lrmoeAllToAllCompact", lrmoeStepSelected,
@@ -352,9 +380,7 @@ lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *x,
   LRMOE_CHECK(checkRows(step, x, g));
   LRMOE_CHECK(lrmoeSelectBegin(step, g, config));
   int64_t start = lrmoeNowNs();
-  LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, step->layer->recv.peers
-                                                     ? sendFused(step, x, g)
-                                                     : sendStaged(step, x, g)));
+  LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, sendFast(step, x, g)));
   step->stats.sendNs = lrmoeNowNs() - start;
   step->state = lrmoeStepSent;
   return lrmoeSuccess;

@@ -209,17 +209,23 @@ lrmoeResult_t lrmoeDeviceRouteSpread(struct lrmoeStep *step, int64_t stride) {
   return lrmoeSuccess;
 }
 
+lrmoeResult_t lrmoeDeviceRouteTokens(struct lrmoeStep *step,
+                                     const int64_t *shifts) {
+  const struct lrmoeDeviceLayout at = deviceLayout(step);
+  int64_t *device = NULL;
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayShifts, step->plan->numRanks, shifts,
+                           &device));
+  return listTokens(step, &at, device);
+}
+
 lrmoeResult_t lrmoeDeviceRouteSpreadHome(struct lrmoeStep *step,
                                          int64_t stride) {
   int64_t numRanks = step->plan->numRanks;
-  const struct lrmoeDeviceLayout at = deviceLayout(step);
   int64_t *shifts = NULL;
-  int64_t *device = NULL;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayShifts, numRanks, &shifts));
   for (int64_t d = 0; d < numRanks; d++)
     shifts[d] = d * stride - step->backOffsets[d];
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayShifts, numRanks, shifts, &device));
-  return listTokens(step, &at, device);
+  return lrmoeDeviceRouteTokens(step, shifts);
 }
 
 /* Who executes a pair of expert e, by its label; -1: nobody. */

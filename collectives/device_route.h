@@ -49,6 +49,11 @@ lrmoeResult_t lrmoeDeviceRouteSpread(struct lrmoeStep *step, int64_t stride);
 lrmoeResult_t lrmoeDeviceRouteSpreadHome(struct lrmoeStep *step,
                                          int64_t stride);
 
+/* Makes step->tokenLists anew: rows that go to, or come from, rank d are
+ * numbered on from shifts[d] [host]. */
+lrmoeResult_t lrmoeDeviceRouteTokens(struct lrmoeStep *step,
+                                     const int64_t *shifts);
+
 /* Fills keys, kept and backDest in on the host, where they have not been;
  * waits. */
 lrmoeResult_t lrmoeSelectionFetch(struct lrmoeStep *step);

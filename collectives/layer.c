@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "collectives/fused.h"
 #include "collectives/replica.h"
 #include "collectives/step.h"
 
@@ -126,7 +127,7 @@ static lrmoeResult_t makeRegion(struct lrmoeLayer *layer, int64_t numRows,
   region->numRows = numRows;
   size_t bytes = (size_t)numRows * (size_t)layer->rowBytes;
   LRMOE_CHECK(comm->transport->memAlloc(&region->data, bytes));
-  /* A device's peers are reached by its own kernels, which are to come. */
+  /* A device's peers are reached by its own kernels (fused.h). */
   if (!isShared || !comm->transport->getPeerPointer || !comm->backend->isHost)
     return lrmoeSuccess;
   LRMOE_CHECK(
@@ -163,6 +164,7 @@ static lrmoeResult_t makeRegions(struct lrmoeLayer *layer, int32_t maxLocal) {
   LRMOE_CHECK(makeRegion(layer, received, 1, &layer->recv));
   LRMOE_CHECK(makeRegion(layer, returned > perSource ? returned : perSource, 1,
                          &layer->back));
+  LRMOE_CHECK(lrmoeFusedOpen(layer));
   if (layer->recv.window) return lrmoeSuccess;
   /* No window was registered: ranks wait for each other here. */
   int64_t *seen = NULL;
@@ -179,6 +181,7 @@ static void freeLayer(struct lrmoeLayer *layer) {
     layer->idle = step->next;
     lrmoeStepFree(step);
   }
+  lrmoeFusedClose(layer);
   freeRegion(layer, &layer->back);
   freeRegion(layer, &layer->recv);
   freeRegion(layer, &layer->send);

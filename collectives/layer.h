@@ -70,6 +70,8 @@ struct lrmoeLayer {
   struct lrmoeBlock forwardRows; /* rows of x in forward, state none */
   struct lrmoeStep *active;      /* whose backward uses the regions now */
 
+  struct lrmoeFused *fused; /* windows on a device (fused.h), or NULL */
+
   struct lrmoeReplicas replicas;
 
   struct lrmoeStep *idle; /* destroyed steps, kept for their buffers */

@@ -8,6 +8,7 @@
 #include "collectives/alpha.h"
 #include "collectives/compact.h"
 #include "collectives/device_route.h"
+#include "collectives/fused.h"
 #include "collectives/replica.h"
 #include "collectives/route.h"
 #include "collectives/span.h"
@@ -161,6 +162,7 @@ static lrmoeResult_t giveSums(struct lrmoeStep *step, int isPushed) {
   int64_t *offsets = NULL;
   LRMOE_CHECK(lrmoeListsMake(step, &lists, &offsets));
   struct lrmoeSums sums = {offsets, lists.numOut, 0, lists.numOut};
+  if (isPushed && layer->fused) return lrmoeFusedPutSums(step, &sums);
   if (isPushed) return pushSums(step, &sums);
   lrmoeMeterAdd(&step->meter, handoff->numRows * layer->rowBytes);
   return lrmoeSumListed(step, &sums, layer->pairRows.data, NULL,
@@ -171,8 +173,8 @@ static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
                                 float *dWeights) {
   struct lrmoeLayer *layer = step->layer;
   int32_t numRanks = step->plan->numRanks;
-  int isPushed =
-      step->isFused && step->config.wire == lrmoeWireDedup && layer->back.peers;
+  int isPushed = step->isFused && step->config.wire == lrmoeWireDedup &&
+                 (layer->back.peers || layer->fused);
   int isExact = layer->routerGrad == lrmoeRouterGradExecutor;
   float *sent = NULL;
   float *received = NULL;

@@ -82,6 +82,7 @@ enum lrmoeStepArray {
   lrmoeArrayTokenFirsts, /* and where those that come lie */
   lrmoeArrayRouteCounts, /* what is in them */
   lrmoeArrayShifts,      /* from one sequence of rows to stretches */
+  lrmoeArrayMeetCounts,  /* rows put and expected, of one phase */
   lrmoeArrayScratch,     /* of one phase */
   lrmoeArrayScratch2,    /* of one phase */
   lrmoeNumStepArrays
@@ -235,6 +236,7 @@ struct lrmoeStep {
 
   int64_t *devicePackTokens; /* device: packTokens of a route on the device */
   struct lrmoeDeviceRoute route;
+  int64_t *meetCounts; /* device: rows of g put and expected (fused.h) */
 
   /* Backward, as executor. */
   uint8_t *keptLocal;    /* [local] kept, executed here, state at hand */

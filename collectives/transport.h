@@ -71,6 +71,10 @@ struct lrmoeTransport {
   /* Marks the communicator as broken by this rank, for the reason in the last
    * error, so that every later call fails with it. */
   void (*commBreak)(struct ncclComm *comm);
+  /* `stop` is called before the communicator's windows go with its abort, by
+   * the thread that carries it out; NULL: windows outlive it. */
+  void (*commGuard)(struct ncclComm *comm, void (*stop)(void *user),
+                    void *user);
   int hasStreams; /* 0: streams are NULL and a call is finished at its return */
 };
 

@@ -1205,7 +1205,10 @@ lrmoeResult_t lrmoeAllToAllCompact(lrmoeStep_t step, const void *x,
                                    const void *g, lrmoeStream_t stream);
 
 /* lrmoeSelect and lrmoeAllToAllCompact in one: rows are read once and written
- * straight into the executors' windows.  Same results.  Collective. */
+ * straight into the executors' windows, where all ranks can address each
+ * other's memory (LRMOE_FUSED).  Same results.  Collective.  On a device a peer
+ * that does not write in time is an error of the next call that waits for the
+ * stream, or of lrmoeCommGetAsyncError. */
 lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *x,
                                   const void *g,
                                   const lrmoeBackwardConfig_t *config,

@@ -22,11 +22,12 @@
 #define LRMOE_KERNELS_BACKEND_H
 
 #include "kernels/expert.h"
+#include "kernels/fused.h"
 #include "kernels/labels.h"
 #include "kernels/lists.h"
 #include "kernels/rows.h"
 
-#define LRMOE_BACKEND_ABI 4
+#define LRMOE_BACKEND_ABI 5
 
 enum lrmoeCopyKind {
   lrmoeCopyToDevice, /* from the host, page-locked for it to be asynchronous */
@@ -194,6 +195,16 @@ struct lrmoeBackend {
   lrmoeResult_t (*packBits)(const struct lrmoeBits *args, lrmoeStream_t stream);
   lrmoeResult_t (*unpackBits)(const struct lrmoeBits *args,
                               lrmoeStream_t stream);
+
+  /* Windows of other ranks (fused.h).  A meeting may not be captured. */
+  lrmoeResult_t (*putRows)(const struct lrmoePut *args, lrmoeStream_t stream);
+  lrmoeResult_t (*putSums)(const struct lrmoePutSums *args,
+                           lrmoeStream_t stream);
+  lrmoeResult_t (*enter)(const struct lrmoeMeet *args, lrmoeStream_t stream);
+  lrmoeResult_t (*meet)(const struct lrmoeMeet *args, lrmoeStream_t stream);
+  /* Bytes of the backend's memory to the host, now; lrmoeUnsupported where
+   * `from` is not such memory. */
+  lrmoeResult_t (*peek)(const void *from, size_t bytes, void *to);
 
   /* Experts of one shape: scratch, GEMM handles, side streams.  `gemm` names a
    * GEMM of the backend, NULL its usual one. */

@@ -308,6 +308,47 @@ static lrmoeResult_t unpackBits(const struct lrmoeBits *args,
   return lrmoeSuccess;
 }
 
+/* ---- Windows of other ranks ---- */
+
+static lrmoeResult_t putRows(const struct lrmoePut *args,
+                             lrmoeStream_t stream) {
+  (void)stream;
+  lrmoePutRows(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t putSums(const struct lrmoePutSums *args,
+                             lrmoeStream_t stream) {
+  const struct lrmoeRowKernels *kernels = NULL;
+  (void)stream;
+  LRMOE_CHECK(getKernels(&kernels));
+  for (int32_t i = 0; i < args->numRanks && *args->gate; i++) {
+    int32_t rank = (args->first + i) % args->numRanks;
+    int64_t begin = args->bounds[rank];
+    kernels->gatherSum(&args->rows, args->bounds[rank + 1] - begin,
+                       args->offsets + begin, args->list, NULL,
+                       args->targets[rank]);
+  }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t enter(const struct lrmoeMeet *args, lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeEnter(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t meet(const struct lrmoeMeet *args, lrmoeStream_t stream) {
+  (void)stream;
+  lrmoeMeetPeers(args);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t peek(const void *from, size_t bytes, void *to) {
+  memcpy(to, from, bytes);
+  return lrmoeSuccess;
+}
+
 const struct lrmoeBackend lrmoeCpuBackend = {
     .abi = LRMOE_BACKEND_ABI,
     .name = "cpu",
@@ -347,6 +388,11 @@ const struct lrmoeBackend lrmoeCpuBackend = {
     .labelPairs = labelPairs,
     .packBits = packBits,
     .unpackBits = unpackBits,
+    .putRows = putRows,
+    .putSums = putSums,
+    .enter = enter,
+    .meet = meet,
+    .peek = peek,
     .expertOpen = lrmoeExpertCpuOpen,
     .expertClose = lrmoeExpertCpuClose,
     .expertScratchBytes = lrmoeExpertCpuScratchBytes,

@@ -14,6 +14,13 @@
 typedef struct ncclComm *lrmoeNcclComm_t;
 typedef struct ncclWindow_vidmem *lrmoeNcclWindow_t;
 
+/* ncclTeam_t. */
+struct lrmoeNcclTeam {
+  int numRanks;
+  int rank;
+  int stride;
+};
+
 /* Without these it is not an NCCL that can be used. */
 #define LRMOE_NCCL_REQUIRED(X)                                                 \
   X(lrmoeResult_t, getVersion, ncclGetVersion, (int *version))                 \
@@ -75,10 +82,15 @@ typedef struct ncclWindow_vidmem *lrmoeNcclWindow_t;
   X(lrmoeResult_t, getPeerPointer, ncclGetPeerDevicePointer, \
     (lrmoeNcclWindow_t window, size_t offset, int peer, void **pointer))
 
+/* Of nccl_device.h, which C cannot read: 2.28 and later. */
+#define LRMOE_NCCL_OPTIONAL_DEVICE(X) \
+  X(struct lrmoeNcclTeam, teamLsa, ncclTeamLsa, (lrmoeNcclComm_t comm))
+
 #define LRMOE_NCCL_OPTIONAL(X) \
   LRMOE_NCCL_OPTIONAL_227(X)   \
   LRMOE_NCCL_OPTIONAL_228(X)   \
-  LRMOE_NCCL_OPTIONAL_229(X)
+  LRMOE_NCCL_OPTIONAL_229(X)   \
+  LRMOE_NCCL_OPTIONAL_DEVICE(X)
 
 /* A type needs no parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
 struct lrmoeNcclApi {

@@ -93,8 +93,26 @@ static int claimLocked(struct lrmoeNcclComm *comm) {
   return !isLeft;
 }
 
+void lrmoeNcclCommGuard(struct ncclComm *handle, void (*stop)(void *user),
+                        void *user) {
+  struct lrmoeNcclComm *comm = lrmoeNcclCommOf(handle);
+  pthread_mutex_lock(&comm->mutex);
+  comm->stop = stop;
+  comm->stopUser = user;
+  pthread_mutex_unlock(&comm->mutex);
+}
+
+static void stopKernels(struct lrmoeNcclComm *comm) {
+  pthread_mutex_lock(&comm->mutex);
+  void (*stop)(void *user) = comm->stop;
+  void *user = comm->stopUser;
+  pthread_mutex_unlock(&comm->mutex);
+  if (stop) stop(user);
+}
+
 /* NCCL frees the communicator; a non-blocking abort goes on by itself. */
 static lrmoeResult_t carryOut(struct lrmoeNcclComm *comm) {
+  stopKernels(comm);
   lrmoeResult_t got = comm->api->commAbort(comm->nccl);
   pthread_mutex_lock(&comm->mutex);
   comm->abort = lrmoeNcclAborted;

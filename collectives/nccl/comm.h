@@ -47,6 +47,9 @@ struct lrmoeNcclComm {
   lrmoeResult_t result; /* what it failed with, for the reason in text */
   char text[lrmoeNcclTextBytes];
 
+  void (*stop)(void *user); /* before an abort; set by the using thread */
+  void *stopUser;
+
   /* The group of the thread that uses it (group.c). */
   struct lrmoeNcclComm *nextInGroup;
   int isInGroup;
@@ -71,6 +74,8 @@ lrmoeResult_t lrmoeNcclCommAbort(struct ncclComm *handle);
 lrmoeResult_t lrmoeNcclCommGetAsyncError(struct ncclComm *handle,
                                          lrmoeResult_t *error);
 void lrmoeNcclCommBreak(struct ncclComm *handle);
+void lrmoeNcclCommGuard(struct ncclComm *handle, void (*stop)(void *user),
+                        void *user);
 
 /* A handle, without NCCL's communicator yet, and its end. */
 lrmoeResult_t lrmoeNcclCommMake(const struct lrmoeNccl *nccl, int64_t timeoutMs,

@@ -7,6 +7,7 @@
 
 #include "collectives/nccl/call.h"
 #include "collectives/nccl/group.h"
+#include "collectives/nccl/window.h"
 
 #include <pthread.h>
 
@@ -91,6 +92,8 @@ static lrmoeResult_t commWindowRegister(struct ncclComm *handle, void *buffer,
     return LRMOE_FAIL(lrmoeUnsupported,
                       "%s: these ranks cannot address each other's memory",
                       name);
+  if (lrmoeNcclWindow228Is(lrmoeNcclLoaded()))
+    LRMOE_CHECK(lrmoeNcclWindow228Note(comm, made));
   *window = made;
   return lrmoeSuccess;
 }
@@ -103,25 +106,11 @@ static lrmoeResult_t commWindowDeregister(struct ncclComm *handle,
   LRMOE_REQUIRE(comm, "comm is NULL");
   if (!window) return lrmoeSuccess;
   if (!theApi()->commWindowDeregister) return failMissing(name);
+  lrmoeNcclWindow228Forget(window);
   if (!lrmoeNcclCommHold(comm)) return lrmoeSuccess;
   lrmoeResult_t got = comm->api->commWindowDeregister(comm->nccl, window);
   lrmoeNcclCommExit(comm);
   return settle(name, got);
-}
-
-static lrmoeResult_t getPeerPointer(struct ncclWindow_vidmem *window,
-                                    size_t offset, int peer, void **pointer) {
-  static const char name[] = "ncclGetPeerDevicePointer";
-  void *found = NULL;
-  LRMOE_REQUIRE(window && pointer, "window or pointer is NULL");
-  LRMOE_CHECK(
-      settle(name, theApi()->getPeerPointer(window, offset, peer, &found)));
-  if (!found)
-    return LRMOE_FAIL(lrmoeUnsupported,
-                      "%s: the memory of rank %d cannot be addressed", name,
-                      peer);
-  *pointer = found;
-  return lrmoeSuccess;
 }
 
 /* ---- Messages and collectives ---- */
@@ -214,13 +203,17 @@ static struct lrmoeTransport table = {
     .commInit = lrmoeNcclCommInit,
     .commSplit = lrmoeNcclCommSplit,
     .commBreak = lrmoeNcclCommBreak,
+    .commGuard = lrmoeNcclCommGuard,
     .hasStreams = 1,
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void complete(void) {
-  if (theApi()->getPeerPointer) table.getPeerPointer = getPeerPointer;
+  if (theApi()->getPeerPointer)
+    table.getPeerPointer = lrmoeNcclWindow229Pointer;
+  else if (lrmoeNcclWindow228Is(lrmoeNcclLoaded()))
+    table.getPeerPointer = lrmoeNcclWindow228Pointer;
 }
 
 lrmoeResult_t lrmoeNcclTransportGet(int mustBeHere,

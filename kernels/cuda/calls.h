@@ -80,6 +80,15 @@ lrmoeResult_t lrmoeCudaListHandoff(const struct lrmoeHandoffLists *args,
 /* labels.cu */
 lrmoeResult_t lrmoeCudaLabelPairs(const struct lrmoeLabels *args,
                                   lrmoeStream_t stream);
+/* fused.cu */
+lrmoeResult_t lrmoeCudaPutRows(const struct lrmoePut *args,
+                               lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaPutSums(const struct lrmoePutSums *args,
+                               lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaEnter(const struct lrmoeMeet *args,
+                             lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaMeet(const struct lrmoeMeet *args, lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaPeek(const void *from, size_t bytes, void *to);
 
 /* numbers.cu */
 lrmoeResult_t lrmoeCudaNumberMarks(int64_t count, const uint8_t *marks,

@@ -8,13 +8,17 @@
  * - 16-byte accesses, and those that are counted in perf/README.md, go through
  *   lrmoeLoad and lrmoeStore (or __ldg, __ldcs, __stcs, ...);
  * - no inline PTX, no atomics on floats; where bits matter, __fmaf_rn,
- *   __fmul_rn and __fadd_rn say what is contracted. */
+ *   __fmul_rn and __fadd_rn say what is contracted;
+ * - a kernel that waits for other devices is launched by LRMOE_LAUNCH_WAITING,
+ *   has one block, and waits with lrmoeObserve, lrmoePause and lrmoeTicks. */
 #ifndef LRMOE_DEVICE_H
 #define LRMOE_DEVICE_H
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+
+#include <cstdint>
 
 /* The block's shared memory as one typed struct: Type &name.  Dynamic shared
  * memory starts 1024-byte aligned; 16 is what vector accesses need. */
@@ -27,6 +31,32 @@
  * a cudaError_t. */
 #define LRMOE_LAUNCH(kernel, grid, block, sharedBytes, ...) \
   ::lrmoeDevice::launchKernel(kernel, grid, block, sharedBytes, __VA_ARGS__)
+
+#define LRMOE_LAUNCH_WAITING LRMOE_LAUNCH
+
+/* Words that other devices or the host write, or read, meanwhile.  Who observes
+ * a signal sees what its thread, and kernels before it on its stream, have
+ * written. */
+__device__ __forceinline__ void lrmoeSignal(int64_t *word, int64_t value) {
+  __threadfence_system();
+  *reinterpret_cast<volatile int64_t *>(word) = value;
+}
+
+__device__ __forceinline__ int64_t lrmoeObserve(const int64_t *word) {
+  int64_t value = *reinterpret_cast<const volatile int64_t *>(word);
+  __threadfence_system();
+  return value;
+}
+
+/* Between two looks at a word. */
+__device__ __forceinline__ void lrmoePause() {
+  __nanosleep(200);
+}
+
+/* Of the clock whose rate is cudaDevAttrClockRate. */
+__device__ __forceinline__ int64_t lrmoeTicks() {
+  return clock64();
+}
 
 /* Plain accesses; the emulator checks and counts them. */
 template <class T>

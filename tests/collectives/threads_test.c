@@ -37,6 +37,14 @@ START_TEST(theStagedBackward) {
 }
 END_TEST
 
+START_TEST(theFusedBackward) {
+  struct oracleCase c = eightRanks();
+  c.gatherRanks = gatherRanks[_i];
+  c.isFused = 1;
+  ck_assert_int_eq(testRanksThreads(numRanks, driverRunCase, &c), 0);
+}
+END_TEST
+
 START_TEST(stepsInFlight) {
   struct oracleCase c = eightRanks();
   c.gatherRanks = gatherRanks[_i];
@@ -138,6 +146,7 @@ static void addTest(Suite *suite, const TTest *test, int count) {
 int main(void) {
   Suite *suite = suite_create("threads");
   addTest(suite, theStagedBackward, 2);
+  addTest(suite, theFusedBackward, 2);
   addTest(suite, stepsInFlight, 2);
 #ifdef TEST_RANKS_ARE_THREADS
   addTest(suite, aRaceOfHostsIsSeen, 1);

@@ -22,10 +22,14 @@ static void look(void) {
   *(void **)&host.streamEnqueue = dlsym(RTLD_DEFAULT, "lrmoeSimtStreamEnqueue");
   *(void **)&host.accessBegin = dlsym(RTLD_DEFAULT, "lrmoeSimtAccessBegin");
   *(void **)&host.accessEnd = dlsym(RTLD_DEFAULT, "lrmoeSimtAccessEnd");
+  if (!host.accessBegin) {
+    *(void **)&host.accessBegin = dlsym(RTLD_DEFAULT, "simtOpenDevice");
+    *(void **)&host.accessEnd = dlsym(RTLD_DEFAULT, "simtCloseDevice");
+  }
   *(void **)&host.touch = dlsym(RTLD_DEFAULT, "lrmoeSimtTouch");
   if (!host.streamEnqueue) return;
   *(void **)&host.getDevice = dlsym(RTLD_DEFAULT, "cudaGetDevice");
-  *(void **)&host.memAlloc = dlsym(RTLD_DEFAULT, "cudaMalloc");
+  *(void **)&host.memAlloc = dlsym(RTLD_DEFAULT, "lrmoeSimtMemAllocFlat");
   *(void **)&host.memFree = dlsym(RTLD_DEFAULT, "cudaFree");
 }
 

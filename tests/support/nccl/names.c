@@ -144,8 +144,8 @@ lrmoeResult_t NAME(ncclCommWindowRegister)(lrmoeNcclComm_t comm, void *buffer,
   struct standinComm *taken = NULL;
   LRMOE_CHECK(standinTake(comm, &taken));
   standinQuiesce(taken);
-  lrmoeResult_t result = lrmoeCpuTransport.commWindowRegister(
-      taken->cpu, buffer, bytes, window, flags);
+  lrmoeResult_t result =
+      standinWindowRegister(taken, buffer, bytes, window, flags);
   standinGive(taken);
   return standinResult(result);
 }
@@ -154,10 +154,19 @@ lrmoeResult_t NAME(ncclCommWindowDeregister)(lrmoeNcclComm_t comm,
                                              lrmoeNcclWindow_t window) {
   struct standinComm *taken = NULL;
   LRMOE_CHECK(standinTake(comm, &taken));
-  lrmoeResult_t result =
-      lrmoeCpuTransport.commWindowDeregister(taken->cpu, window);
+  lrmoeResult_t result = standinWindowDeregister(taken, window);
   standinGive(taken);
   return standinResult(result);
+}
+
+struct lrmoeNcclTeam NAME(ncclTeamLsa)(lrmoeNcclComm_t comm) {
+  struct standinComm *taken = NULL;
+  struct lrmoeNcclTeam team = {1, 0, 1};
+  if (standinTake(comm, &taken) != lrmoeSuccess || !taken) return team;
+  if (taken->teamRanks > 1)
+    team = (struct lrmoeNcclTeam){taken->teamRanks, taken->cpu->rank, 1};
+  standinGive(taken);
+  return team;
 }
 
 #endif
@@ -166,8 +175,7 @@ lrmoeResult_t NAME(ncclCommWindowDeregister)(lrmoeNcclComm_t comm,
 lrmoeResult_t NAME(ncclGetPeerDevicePointer)(lrmoeNcclWindow_t window,
                                              size_t offset, int peer,
                                              void **pointer) {
-  return standinResult(
-      lrmoeCpuTransport.getPeerPointer(window, offset, peer, pointer));
+  return standinResult(standinWindowPointer(window, offset, peer, pointer));
 }
 
 #endif

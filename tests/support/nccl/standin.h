@@ -41,6 +41,7 @@ struct standinComm {
   int numUsers;       /* its handle, and calls under way; the last frees */
   int numBusy;        /* non-blocking calls in progress */
   int numInside;      /* threads that are in a call on it */
+  int teamRanks;      /* that reach each other's windows */
   int64_t numTickets; /* of works, given and served */
   int64_t numServed;
   lrmoeResult_t result; /* what broke it, for the reason in text */
@@ -100,6 +101,17 @@ int standinGroupIsOpen(void);
 /* Adds a call to this thread's group, or to one of its own. */
 lrmoeResult_t standinCall(struct ncclComm *handle, const struct lrmoeCall *call,
                           lrmoeStream_t stream);
+
+/* ---- window.c ---- */
+
+lrmoeResult_t standinWindowRegister(struct standinComm *comm, void *buffer,
+                                    size_t bytes,
+                                    struct ncclWindow_vidmem **window,
+                                    int flags);
+lrmoeResult_t standinWindowDeregister(struct standinComm *comm,
+                                      struct ncclWindow_vidmem *window);
+lrmoeResult_t standinWindowPointer(struct ncclWindow_vidmem *window,
+                                   size_t offset, int peer, void **pointer);
 
 /* ---- host.c: the emulated CUDA, where the process has one ---- */
 

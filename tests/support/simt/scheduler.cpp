@@ -1,9 +1,12 @@
 /* Which thread of the block runs next, and what is said when none can. */
+#include "device/peers.h"
 #include "machine.h"
 #include "sanitizer.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <utility>
 #include <vector>
 
@@ -197,6 +200,18 @@ void yield(const Site &site) {
   m.running->site = site;
   makeReady(m, *m.running);
   runOthers(m);
+}
+
+void pauseForPeers(const Site &site) {
+  const timespec nap = {0, 20000};
+  nanosleep(&nap, nullptr);
+  madeProgress(machine());
+  yield(site);
+}
+
+int64_t ticks() {
+  auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
 void mayYield(const Site &site) {

@@ -111,6 +111,10 @@ int lrmoeSimtStreamEnqueue(struct CUstream_st *stream, void (*work)(void *),
  * streams. */
 void lrmoeSimtTouch(const void *start, size_t bytes, int isWrite);
 
+/* cudaMalloc for it: devices that allocate the same sequence of sizes get
+ * addresses that lie 4 GiB apart, as in NCCL's flat memory. */
+int lrmoeSimtMemAllocFlat(void **pointer, size_t bytes);
+
 /* Something changed that a `ready` looks at. */
 void simtWake(void);
 

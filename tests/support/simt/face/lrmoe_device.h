@@ -7,6 +7,7 @@
 #include "../device/atomic.h"
 #include "../device/launch.h"
 #include "../device/math.h"
+#include "../device/peers.h"
 #include "../device/sync.h"
 
 /* The block's shared memory as one typed struct: Type &name. */
@@ -19,5 +20,10 @@
 #define LRMOE_LAUNCH(kernel, grid, block, sharedBytes, ...)                \
   ::simt::launchKernel({__FILE__, __LINE__, #kernel}, kernel, grid, block, \
                        sharedBytes, __VA_ARGS__)
+
+/* The same of a kernel that waits for other devices. */
+#define LRMOE_LAUNCH_WAITING(kernel, grid, block, sharedBytes, ...)         \
+  ::simt::launchWaiting({__FILE__, __LINE__, #kernel}, kernel, grid, block, \
+                        sharedBytes, __VA_ARGS__)
 
 #endif

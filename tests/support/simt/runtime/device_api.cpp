@@ -87,6 +87,7 @@ static const Attribute attributes[] = {
     {cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(maxSharedBytes)},
     {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 233472},
     {cudaDevAttrWarpSize, 32},
+    {cudaDevAttrClockRate, 1000000}, /* kHz: a tick is a nanosecond */
     {cudaDevAttrMultiProcessorCount, 132},
     {cudaDevAttrMaxThreadsPerMultiProcessor, 2048},
     {cudaDevAttrComputeCapabilityMajor, 9},

@@ -108,14 +108,38 @@ static size_t slackAfter(const Allocation &a) {
   return static_cast<size_t>(a.pages + a.pageBytes - (a.start + a.bytes));
 }
 
-void *memoryAllocate(size_t bytes, int device) {
+/* Addresses of one device in flat memory. */
+constexpr size_t flatBytes = size_t{4} << 30;
+constexpr int maxFlatDevices = 16;
+
+/* The next address for so many bytes, or nullptr. */
+static char *takeFlat(size_t bytes, int device) {
+  static char *flat = nullptr;
+  static size_t used[maxFlatDevices];
+  if (!flat) {
+    void *base = mmap(nullptr, flatBytes * maxFlatDevices, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return nullptr;
+    flat = static_cast<char *>(base);
+  }
+  if (device >= maxFlatDevices || bytes > flatBytes - used[device])
+    return nullptr;
+  char *place = flat + static_cast<size_t>(device) * flatBytes + used[device];
+  used[device] += bytes;
+  return place;
+}
+
+void *memoryAllocate(size_t bytes, int device, bool isFlat) {
   Registry &r = registry();
   Guard guard(r.mutex);
   if (device != pinnedHost && bytes > capacity() - r.used[device])
     return nullptr;
   size_t pageBytes = roundUp(roundUp(bytes, alignment), r.guard);
-  void *base = mmap(nullptr, pageBytes + 2 * r.guard, PROT_NONE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char *place = isFlat ? takeFlat(pageBytes + 2 * r.guard, device) : nullptr;
+  void *base = mmap(place, pageBytes + 2 * r.guard, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+                        (place ? MAP_FIXED : 0),
+                    -1, 0);
   if (base == MAP_FAILED) return nullptr;
   char *pages = static_cast<char *>(base) + r.guard;
   char *start = pages + pageBytes - roundUp(bytes, alignment);

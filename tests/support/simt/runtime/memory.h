@@ -16,8 +16,10 @@ namespace simt {
 
 constexpr int pinnedHost = -1; /* in the place of a device */
 
-/* Gives nullptr when the device is full. */
-void *memoryAllocate(size_t bytes, int device);
+/* Gives nullptr when the device is full.  Flat memory: devices that allocate
+ * the same sequence of sizes get addresses that lie 4 GiB apart, as long as
+ * there are such. */
+void *memoryAllocate(size_t bytes, int device, bool isFlat = false);
 
 /* False when start is no live allocation of that kind. */
 bool memoryFree(void *start, bool isPinned);

@@ -150,6 +150,13 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes) {
   return note(allocate(pointer, bytes, currentDevice()));
 }
 
+int lrmoeSimtMemAllocFlat(void **pointer, size_t bytes) {
+  Call call;
+  if (call.isRefused()) return note(call.refusal);
+  *pointer = memoryAllocate(bytes ? bytes : 1, currentDevice(), true);
+  return note(*pointer ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+
 cudaError_t cudaMallocHost(void **pointer, size_t bytes) {
   Call call;
   if (call.isRefused()) return note(call.refusal);

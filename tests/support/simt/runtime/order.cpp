@@ -2,6 +2,7 @@
 #include "order.h"
 
 #include "../counters.h"
+#include "../device/peers.h"
 #include "../lock.h"
 #include "../machine.h"
 #include "../single.h"
@@ -9,6 +10,7 @@
 
 #include <cstring>
 #include <deque>
+#include <map>
 #include <sys/mman.h>
 
 namespace simt {
@@ -41,7 +43,8 @@ struct Record {
 struct Log {
   QuietMutex mutex;
   std::deque<StreamName> streams;
-  std::deque<Record> operations; /* by number, from 1 */
+  std::deque<Record> operations;         /* by number, from 1 */
+  std::map<const void *, Clock> signals; /* by word */
 };
 
 static Log &history() {
@@ -108,14 +111,14 @@ constexpr size_t numKnownPages = 64;
 struct Current {
   uint32_t number; /* 0: none runs */
   uint32_t known;  /* an operation that it knows: mostly the next one too */
-  const Clock *clock;
+  Clock *clock;    /* of its stream, whose front it is */
   KnownPage pages[numKnownPages];
 };
 
 static thread_local Current current __attribute__((tls_model("initial-exec")));
 static thread_local std::string race;
 
-void orderBegin(const char *what, size_t stream, const Clock &clock) {
+void orderBegin(const char *what, size_t stream, Clock &clock) {
   Log &log = history();
   std::lock_guard<QuietMutex> guard(log.mutex);
   log.operations.push_back(
@@ -130,6 +133,20 @@ void orderBegin(const char *what, size_t stream, const Clock &clock) {
 std::string orderEnd() {
   current.number = 0;
   return std::move(race);
+}
+
+void orderRelease(const void *word) {
+  Log &log = history();
+  std::lock_guard<QuietMutex> guard(log.mutex);
+  if (current.number) clockJoin(log.signals[word], *current.clock);
+}
+
+void orderAcquire(const void *word) {
+  Log &log = history();
+  std::lock_guard<QuietMutex> guard(log.mutex);
+  auto found = log.signals.find(word);
+  if (current.number && found != log.signals.end())
+    clockJoin(*current.clock, found->second);
 }
 
 /* Whether an operation is known to have ended before this one begins. */

@@ -49,7 +49,7 @@ size_t orderAddStream(int device, uint64_t stream);
 /* On the operating-system thread that runs it: an operation of that stream,
  * which knows `clock`, itself included, begins and ends.  The end gives the
  * race that it was in, or "". */
-void orderBegin(const char *what, size_t stream, const Clock &clock);
+void orderBegin(const char *what, size_t stream, Clock &clock);
 std::string orderEnd();
 
 /* The running operation touches memory; the race, or nullptr, is kept for

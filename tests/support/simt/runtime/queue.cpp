@@ -140,9 +140,11 @@ Stream *Queue::choose(Drain &drain) {
 Stream *Queue::chooseElsewhere(const Device &device) {
   for (const auto &other : devices) {
     if (other.get() == &device || other->broken != cudaSuccess) continue;
-    if (isRunnable(other->legacy)) return &other->legacy;
+    if (isRunnable(other->legacy) && !other->legacy.pending.front().isWaiting)
+      return &other->legacy;
     for (const auto &stream : other->streams)
-      if (isRunnable(*stream)) return stream.get();
+      if (isRunnable(*stream) && !stream->pending.front().isWaiting)
+        return stream.get();
   }
   return nullptr;
 }

@@ -33,6 +33,9 @@ struct Operation {
   std::function<std::string()> run; /* what went wrong, or "" */
   std::function<bool()> ready;      /* empty: always */
   bool isHost = false; /* it runs while device memory is out of reach */
+  /* For other devices: a thread that has more to queue must not run it for
+   * another device, which may wait for just that. */
+  bool isWaiting = false;
   uint64_t sequence = 0;
   std::shared_ptr<const Clock> known; /* by the host, when it was queued */
 };

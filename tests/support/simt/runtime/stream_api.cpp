@@ -51,6 +51,7 @@ cudaError_t enqueueLaunch(Launch &&launch, cudaStream_t stream) {
   auto shared = std::make_shared<Launch>(std::move(launch));
   Operation operation;
   operation.what = shared->site.what;
+  operation.isWaiting = shared->isWaiting;
   operation.run = [shared, salt] {
     return runGrid(*shared, currentConfig(), salt);
   };
