@@ -27,7 +27,7 @@
 #include "kernels/lists.h"
 #include "kernels/rows.h"
 
-#define LRMOE_BACKEND_ABI 5
+#define LRMOE_BACKEND_ABI 6
 
 enum lrmoeCopyKind {
   lrmoeCopyToDevice, /* from the host, page-locked for it to be asynchronous */
@@ -156,6 +156,10 @@ struct lrmoeBackend {
   lrmoeResult_t (*spoilRows)(int64_t count, const int64_t *index,
                              int64_t rowBytes, void *rows,
                              lrmoeStream_t stream);
+  /* marks[i] = 1 if a bit of row i is set, else 0: of the bits, so that -0.0 is
+   * something.  rowBytes is a multiple of 16. */
+  lrmoeResult_t (*markRows)(int64_t count, int64_t rowBytes, const void *rows,
+                            uint8_t *marks, lrmoeStream_t stream);
   /* to[i] = from[index[i]], words of 4 bytes. */
   lrmoeResult_t (*gatherWords)(int64_t count, const int64_t *index,
                                const void *from, void *to,

@@ -154,6 +154,23 @@ static lrmoeResult_t spoilRows(int64_t count, const int64_t *index,
   return lrmoeSuccess;
 }
 
+static int hasBit(const char *row, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 16) {
+    uint64_t words[2];
+    memcpy(words, row + at, sizeof words);
+    if (words[0] | words[1]) return 1;
+  }
+  return 0;
+}
+
+static lrmoeResult_t markRows(int64_t count, int64_t rowBytes, const void *rows,
+                              uint8_t *marks, lrmoeStream_t stream) {
+  (void)stream;
+  for (int64_t i = 0; i < count; i++)
+    marks[i] = (uint8_t)hasBit((const char *)rows + i * rowBytes, rowBytes);
+  return lrmoeSuccess;
+}
+
 /* ---- Words ---- */
 
 static lrmoeResult_t gatherWords(int64_t count, const int64_t *index,
@@ -372,6 +389,7 @@ const struct lrmoeBackend lrmoeCpuBackend = {
     .dotRows = dotRows,
     .addFloats = addFloats,
     .spoilRows = spoilRows,
+    .markRows = markRows,
     .gatherWords = gatherWords,
     .gatherIndices = gatherIndices,
     .scatterWords = scatterWords,

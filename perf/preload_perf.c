@@ -1,7 +1,9 @@
 /* preload_perf: liblrmoe_preload.so under a program that knows NCCL only.
  *
  * An all-to-all of host memory over the stand-in for NCCL, with 0 to 60 % of
- * the rows zero, without the library and in each of its modes.  A set of ranks
+ * the rows zero, without the library and in each of its modes; in "calibrate"
+ * none is zero and hints let so many stay behind, by the library's own choice,
+ * which is what identical compares with there.  A set of ranks
  * is started for each measurement, modes by turns; a time is that of the
  * slowest rank, and a ratio is of the modes of one round.  Bytes are of one
  * more run, whose report has them. */
@@ -21,8 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const modes[] = {"none", "off", "observe", "schedule",
-                                    "elide"};
+static const char *const modes[] = {"none",     "off",   "observe",
+                                    "schedule", "elide", "calibrate"};
 static const double fractions[] = {0.0, 0.15, 0.30, 0.60};
 
 enum {
@@ -42,13 +44,19 @@ static char **programArguments;
 struct shared {
   struct preloadOrder order;
   struct preloadResult results[preloadMaxRanks];
+  uint8_t kept[]; /* [G, G * rows] by hints */
 };
+
+static size_t sharedBytes(void) {
+  return sizeof(struct shared) +
+         (size_t)(options.numRanks * options.numRanks * options.numRows);
+}
 
 /* ---- Ranks ---- */
 
 static struct shared *mapShared(int file) {
-  void *memory = mmap(NULL, sizeof(struct shared), PROT_READ | PROT_WRITE,
-                      MAP_SHARED, file, 0);
+  void *memory =
+      mmap(NULL, sharedBytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   return memory == MAP_FAILED ? NULL : memory;
 }
 
@@ -56,8 +64,8 @@ static int runAsRank(const char *text) {
   int rank = 0, file = 0;
   if (sscanf(text, "%d,%d", &rank, &file) != 2) return 2;
   struct shared *shared = mapShared(file);
-  return !shared ||
-         preloadRankMain(&shared->order, rank, &shared->results[rank]);
+  return !shared || preloadRankMain(&shared->order, rank, shared->kept,
+                                    &shared->results[rank]);
 }
 
 /* report: a file, or NULL. */
@@ -98,6 +106,17 @@ static enum toolExit runSet(struct shared *shared, int file, const char *mode,
   if (!numWrong) return toolGood;
   return toolFail(error, toolRunFailed, "mode %s: %d of %lld ranks failed",
                   mode, numWrong, (long long)options.numRanks);
+}
+
+static int isCalibrate(const char *mode) {
+  return !strcmp(mode, "calibrate");
+}
+
+static void setRows(struct shared *shared, const char *mode, double fraction) {
+  int isHinted = isCalibrate(mode);
+  shared->order.hasHints = isHinted;
+  shared->order.zeroFraction = isHinted ? 0 : fraction;
+  shared->order.dropFraction = isHinted ? fraction : 0;
 }
 
 /* ---- Bytes ---- */
@@ -167,22 +186,30 @@ static void note(const struct shared *shared, struct series *series, int mode,
   series->us[mode][round] = slowest;
   series->callNs[mode][round] = call;
   if (!mode && !round) series->hash[0] = hash;
-  series->isIdentical[mode] &= hash == series->hash[0];
+  for (int rank = 0; rank < options.numRanks && shared->order.hasHints; rank++)
+    if (!shared->results[rank].isRight) series->isIdentical[mode] = 0;
+  if (!shared->order.hasHints)
+    series->isIdentical[mode] &= hash == series->hash[0];
 }
 
-static enum toolExit measure(struct shared *shared, int file,
+static enum toolExit measure(struct shared *shared, int file, double fraction,
                              struct series *series, struct toolError *error) {
-  enum toolExit code = toolGood;
+  setRows(shared, "calibrate", fraction);
+  enum toolExit code = preloadChoose(&shared->order, shared->kept, error);
   for (int mode = 0; mode < numModes; mode++)
     series->isIdentical[mode] = 1;
-  for (int64_t round = 0; round < options.numRounds; round++)
-    for (int mode = 0; mode < numModes && code == toolGood; mode++) {
-      code = runSet(shared, file, modes[mode], NULL, error);
-      if (code == toolGood) note(shared, series, mode, round);
-    }
-  for (int mode = 0; mode < numModes && code == toolGood; mode++)
+  for (int64_t i = 0; i < options.numRounds * numModes && code == toolGood;
+       i++) {
+    int mode = (int)(i % numModes);
+    setRows(shared, modes[mode], fraction);
+    code = runSet(shared, file, modes[mode], NULL, error);
+    if (code == toolGood) note(shared, series, mode, i / numModes);
+  }
+  for (int mode = 0; mode < numModes && code == toolGood; mode++) {
+    setRows(shared, modes[mode], fraction);
     code = measureBytes(shared, file, modes[mode], &series->bytesRatio[mode],
                         error);
+  }
   return code;
 }
 
@@ -229,7 +256,8 @@ static enum toolExit runAll(const struct toolProgram *program,
   struct series series;
   int isIdentical = 1, file = memfd_create("preload_perf", 0);
   struct shared *shared = NULL;
-  if (file >= 0 && !ftruncate(file, sizeof *shared)) shared = mapShared(file);
+  if (file >= 0 && !ftruncate(file, (off_t)sharedBytes()))
+    shared = mapShared(file);
   if (!shared) return toolFail(error, toolRunFailed, "no shared memory");
   enum toolExit code = toolJsonBegin(program, &table.json, error);
   if (code != toolGood) return code;
@@ -244,12 +272,11 @@ static enum toolExit runAll(const struct toolProgram *program,
         (struct preloadOrder){.numRanks = options.numRanks,
                               .numRows = options.numRows,
                               .rowBytes = options.rowBytes,
-                              .numIterations = options.numIterations,
-                              .zeroFraction = fractions[i]};
-    code = measure(shared, file, &series, error);
+                              .numIterations = options.numIterations};
+    code = measure(shared, file, fractions[i], &series, error);
     if (code == toolGood) isIdentical &= report(&series, fractions[i], &table);
   }
-  munmap(shared, sizeof *shared);
+  munmap(shared, sharedBytes());
   if (code != toolGood) {
     toolJsonDrop(table.json);
     return code;
@@ -264,8 +291,8 @@ static const struct toolArg args[] = {
      .help = "Ranks: processes of this machine."},
     {"rows", 'b', TOOL_INTEGER(options.numRows, 0, 1 << 20),
      .help = "Rows to each rank."},
-    {"row-bytes", 0, TOOL_INTEGER(options.rowBytes, 1, 1 << 20),
-     .help = "Bytes of a row."},
+    {"row-bytes", 0, TOOL_INTEGER(options.rowBytes, 16, 1 << 20),
+     .help = "Bytes of a row, a multiple of 16."},
     {"iters", 'n', TOOL_INTEGER(options.numIterations, 1, 100000),
      .help = "Exchanges of a measurement, of which the median counts."},
     {"rounds", 'r', TOOL_INTEGER(options.numRounds, 1, maxRounds),
@@ -284,9 +311,16 @@ int main(int argc, char **argv) {
   toolArgsStart(&program, argc, argv);
   if (rank) return runAsRank(rank);
   struct toolError error = {{0}};
-  enum toolExit code = access(options.library, R_OK)
-                           ? toolFail(&error, toolNotInstalled,
-                                      "there is no %s", options.library)
-                           : runAll(&program, &error);
+  enum toolExit code = toolGood;
+  if (options.rowBytes % 16)
+    code = toolFail(&error, toolBadInput,
+                    "--row-bytes %lld is no multiple of "
+                    "16, which rows of bf16 are",
+                    (long long)options.rowBytes);
+  else if (access(options.library, R_OK))
+    code =
+        toolFail(&error, toolNotInstalled, "there is no %s", options.library);
+  else
+    code = runAll(&program, &error);
   return code == toolGood ? 0 : (int)toolComplain(program.name, code, &error);
 }

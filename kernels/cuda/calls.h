@@ -34,6 +34,9 @@ lrmoeResult_t lrmoeCudaSpread(const struct lrmoeSpread *args,
 lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
                                  int64_t rowBytes, void *rows,
                                  lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaMarkRows(int64_t count, int64_t rowBytes,
+                                const void *rows, uint8_t *marks,
+                                lrmoeStream_t stream);
 
 /* gather_sum.cu */
 lrmoeResult_t lrmoeCudaGatherSum(const struct lrmoeGatherSum *args,

@@ -127,16 +127,47 @@ __global__ void __launch_bounds__(blockThreads)
     lrmoeStore(to + word, make_uint4(~0u, ~0u, ~0u, ~0u));
 }
 
-lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
-                                 int64_t rowBytes, void *rows,
-                                 lrmoeStream_t stream) {
-  if (count == 0) return lrmoeSuccess;
+static lrmoeResult_t requireBytes(int64_t rowBytes, const void *rows) {
   LRMOE_CUDA_REQUIRE(rowBytes % static_cast<int64_t>(sizeof(uint4)) == 0,
                      "rows of %lld bytes: the CUDA backend takes multiples of "
                      "16",
                      static_cast<long long>(rowBytes));
-  LRMOE_CHECK(lrmoeCudaCheckAligned(rows));
+  return lrmoeCudaCheckAligned(rows);
+}
+
+lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
+                                 int64_t rowBytes, void *rows,
+                                 lrmoeStream_t stream) {
+  if (count == 0) return lrmoeSuccess;
+  LRMOE_CHECK(requireBytes(rowBytes, rows));
   LRMOE_RUN_KERNEL(spoilRowsKernel, count, blockWarps, stream, count, index,
                    rowBytes, static_cast<char *>(rows));
+  return lrmoeSuccess;
+}
+
+/* A row that is not zero is mostly known by its first words. */
+__global__ void __launch_bounds__(blockThreads)
+    markRowsKernel(int64_t count, int64_t rowBytes, const char *rows,
+                   uint8_t *marks) {
+  int64_t i = rowOfWarp();
+  if (i >= count) return;
+  const uint4 *from = reinterpret_cast<const uint4 *>(rows + i * rowBytes);
+  int64_t numWords = rowBytes / static_cast<int64_t>(sizeof(uint4));
+  int isMarked = 0;
+  for (int64_t first = 0; first < numWords && !isMarked; first += warpLanes) {
+    uint4 word = make_uint4(0, 0, 0, 0);
+    if (first + laneOf() < numWords) word = lrmoeLoad(from + first + laneOf());
+    isMarked = __any_sync(allLanes, (word.x | word.y | word.z | word.w) != 0);
+  }
+  if (laneOf() == 0) lrmoeStore(marks + i, static_cast<uint8_t>(isMarked != 0));
+}
+
+lrmoeResult_t lrmoeCudaMarkRows(int64_t count, int64_t rowBytes,
+                                const void *rows, uint8_t *marks,
+                                lrmoeStream_t stream) {
+  if (count == 0) return lrmoeSuccess;
+  LRMOE_CHECK(requireBytes(rowBytes, rows));
+  LRMOE_RUN_KERNEL(markRowsKernel, count, blockWarps, stream, count, rowBytes,
+                   static_cast<const char *>(rows), marks);
   return lrmoeSuccess;
 }

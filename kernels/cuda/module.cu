@@ -35,6 +35,7 @@ static const struct lrmoeBackend cudaBackend = {
     lrmoeCudaDotRows,
     lrmoeCudaAddFloats,
     lrmoeCudaSpoilRows,
+    lrmoeCudaMarkRows,
     lrmoeCudaGatherWords,
     lrmoeCudaGatherIndices,
     lrmoeCudaScatterWords,

@@ -13,8 +13,8 @@
  * must stay zeros.  So the exchange is exact instead. */
 #include "plugin/preload/calibrate.h"
 
-#include "kernels/backend.h"
 #include "kernels/select.h"
+#include "plugin/preload/device.h"
 
 #include <string.h>
 
@@ -159,25 +159,39 @@ static lrmoeResult_t scoreMessage(const struct lrmoeElision *elision, int peer,
   return lrmoeSuccess;
 }
 
+static lrmoeResult_t scoreAll(const struct lrmoeElision *elision,
+                              uint32_t *keys) {
+  int64_t at = 0;
+  for (int peer = 0; peer < elision->comm->numRanks; peer++) {
+    LRMOE_CHECK(scoreMessage(elision, peer, elision->hint->phiNorms + at,
+                             elision->comm->work.data, keys + at));
+    at += elision->peers[peer].send->bytes / elision->rowBytes;
+  }
+  return lrmoeSuccess;
+}
+
+static int scoreOnDevice(struct lrmoeElision *elision, size_t bytes,
+                         uint32_t *keys) {
+  const uint32_t *scored = lrmoeDeviceKeys(elision);
+  if (scored && bytes) memcpy(keys, scored, bytes);
+  return scored != NULL;
+}
+
 int lrmoeCalibrationFill(struct lrmoeElision *elision,
                          struct lrmoeBoardRecord *record) {
   struct lrmoePreloadComm *comm = elision->comm;
   const struct sizes sizes = sizesOf(elision);
-  int64_t total = rowsOfRank(elision, comm->rank), at = 0;
   uint32_t *keys = (uint32_t *)(void *)lrmoeBoardBits(comm->board, record);
+  size_t bytes = (size_t)rowsOfRank(elision, comm->rank) * sizeof *keys;
   size_t packed = (size_t)(mostPacked(elision) * elision->rowBytes);
-  if (total * (int64_t)sizeof *keys > lrmoeBoardRoom(comm->board) ||
-      lrmoeBufferReserve(&comm->work, roomBytes(&sizes)) != lrmoeSuccess ||
-      (packed && lrmoeBufferReserve(&comm->staging, packed) != lrmoeSuccess))
+  if ((int64_t)bytes > lrmoeBoardRoom(comm->board) ||
+      lrmoeBufferReserve(&comm->work, roomBytes(&sizes)) != lrmoeSuccess)
     return 0;
-  for (int peer = 0; peer < comm->numRanks; peer++) {
-    if (scoreMessage(elision, peer, elision->hint->phiNorms + at,
-                     comm->work.data, keys + at) != lrmoeSuccess)
-      return 0;
-    at += elision->peers[peer].send->bytes / elision->rowBytes;
-  }
-  comm->traffic.boardBytes += total * (int64_t)sizeof *keys;
-  return 1;
+  comm->traffic.boardBytes += (int64_t)bytes;
+  if (elision->isDevice) return scoreOnDevice(elision, bytes, keys);
+  if (packed && lrmoeBufferReserve(&comm->staging, packed) != lrmoeSuccess)
+    return 0;
+  return scoreAll(elision, keys) == lrmoeSuccess;
 }
 
 /* ---- Selection ---- */

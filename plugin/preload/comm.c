@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "plugin/preload/board_map.h"
+#include "plugin/preload/device.h"
 #include "plugin/preload/mode.h"
 
 #include <dlfcn.h>
@@ -26,6 +27,7 @@ static void freeComm(struct lrmoePreloadComm *comm) {
   lrmoeFree(comm->places);
   lrmoeBufferFree(&comm->staging);
   lrmoeBufferFree(&comm->work);
+  lrmoeDeviceFree(comm->device);
   lrmoeFree(comm);
 }
 
@@ -134,16 +136,16 @@ void lrmoePreloadCommGive(struct lrmoePreloadComm *comm) {
   freeComm(comm);
 }
 
-void lrmoePreloadCommForget(lrmoeNcclComm_t handle) {
+struct lrmoePreloadComm *lrmoePreloadCommForget(lrmoeNcclComm_t handle) {
   pthread_mutex_lock(&mutex);
   struct lrmoePreloadComm **link = linkOf(handle), *comm = *link;
   if (comm) *link = comm->next;
   pthread_mutex_unlock(&mutex);
-  if (!comm) return;
+  if (!comm) return NULL;
   pthread_mutex_lock(&comm->mutex); /* nobody asks NCCL about it any more */
   atomic_store(&comm->isGone, 1);
   pthread_mutex_unlock(&comm->mutex);
-  lrmoePreloadCommGive(comm);
+  return comm;
 }
 
 /* ---- Process ---- */
@@ -156,11 +158,13 @@ static void unlockList(void) {
   pthread_mutex_unlock(&mutex);
 }
 
-/* A child has none of its parent's communicators and reports none of them. */
+/* A child has none of its parent's communicators and reports none of them; of
+ * devices it has nothing. */
 static void forgetInherited(void) {
   while (list) {
     struct lrmoePreloadComm *comm = list;
     list = comm->next;
+    comm->device = NULL;
     freeComm(comm);
   }
   pthread_mutex_unlock(&mutex);
@@ -178,8 +182,13 @@ static lrmoeNcclComm_t firstHandle(void) {
   return handle;
 }
 
+/* CUDA may have ended already. */
 __attribute__((destructor)) static void stop(void) {
   lrmoeNcclComm_t handle;
-  while ((handle = firstHandle()))
-    lrmoePreloadCommForget(handle);
+  while ((handle = firstHandle())) {
+    struct lrmoePreloadComm *comm = lrmoePreloadCommForget(handle);
+    if (!comm) continue;
+    comm->device = NULL;
+    lrmoePreloadCommGive(comm);
+  }
 }

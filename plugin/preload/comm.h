@@ -8,6 +8,8 @@
 
 #include <pthread.h>
 
+struct lrmoePreloadDevice;
+
 /* By peer where an array; what this rank has seen. */
 struct lrmoeTraffic {
   int64_t *sentBytes; /* as the program asked for */
@@ -44,8 +46,9 @@ struct lrmoePreloadComm {
   uint64_t numExchanges;
   uint64_t numSplits;
   int hasWithdrawn;
-  struct lrmoeBuffer staging; /* rows that are packed */
-  struct lrmoeBuffer work;    /* of a selection */
+  struct lrmoeBuffer staging;        /* rows that are packed */
+  struct lrmoeBuffer work;           /* of a selection */
+  struct lrmoePreloadDevice *device; /* NULL: no device pointer has come */
   int32_t *places; /* [numRanks] of a peer in the order; NULL: as issued */
   int32_t *sources;
   struct lrmoeTraffic traffic;
@@ -68,8 +71,9 @@ void lrmoePreloadCommAdd(const struct lrmoePreloadNew *made);
 struct lrmoePreloadComm *lrmoePreloadCommTake(lrmoeNcclComm_t handle);
 void lrmoePreloadCommGive(struct lrmoePreloadComm *comm);
 
-/* Before NCCL frees it. */
-void lrmoePreloadCommForget(lrmoeNcclComm_t handle);
+/* Before NCCL frees it; what is returned is to be given back after that, since
+ * memory of a device is freed then only.  NULL: nothing is. */
+struct lrmoePreloadComm *lrmoePreloadCommForget(lrmoeNcclComm_t handle);
 
 /* Allocates and fills places and sources, for the machine in a file; NULL: this
  * one. */

@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "plugin/preload/calibrate.h"
+#include "plugin/preload/device.h"
 #include "plugin/preload/mode.h"
 #include "plugin/preload/zero.h"
 
@@ -81,13 +82,15 @@ static int arrange(struct lrmoeElision *elision,
 
 /* ---- Publishing ---- */
 
-/* Bits of the rows that are not zero, and how many they are. */
-static int64_t markRows(const char *rows, int64_t numRows, int64_t rowBytes,
-                        uint8_t *bits) {
-  int64_t numKept = 0;
+/* Bits of the rows that are not zero, and how many they are; marks: what the
+ * device says of them. */
+static int64_t markRows(const struct lrmoeElision *elision, const char *rows,
+                        const uint8_t *marks, int64_t numRows, uint8_t *bits) {
+  int64_t numKept = 0, rowBytes = elision->rowBytes;
   memset(bits, 0, (size_t)lrmoeBitBytes(numRows));
   for (int64_t row = 0; row < numRows; row++) {
-    int isKept = !lrmoePreloadIsZero(rows + row * rowBytes, rowBytes);
+    int isKept = marks ? marks[row]
+                       : !lrmoePreloadIsZero(rows + row * rowBytes, rowBytes);
     bits[row / 8] |= (uint8_t)(isKept << (row % 8));
     numKept += isKept;
   }
@@ -96,7 +99,8 @@ static int64_t markRows(const char *rows, int64_t numRows, int64_t rowBytes,
 
 /* False: the bits have no room. */
 static int fillRecord(struct lrmoeElision *elision,
-                      struct lrmoeBoardRecord *record, int64_t *packedBytes) {
+                      struct lrmoeBoardRecord *record, const uint8_t *marks,
+                      int64_t *packedBytes) {
   struct lrmoePreloadComm *comm = elision->comm;
   uint8_t *bits = lrmoeBoardBits(comm->board, record);
   int64_t room = lrmoeBoardRoom(comm->board);
@@ -108,8 +112,11 @@ static int fillRecord(struct lrmoeElision *elision,
         send->bytes, elision->peers[peer].recv->bytes, numRows ? 0 : -1};
     room -= lrmoeBitBytes(numRows);
     if (room < 0) return 0;
+    if (numRows)
+      own->keptRows = markRows(elision, send->send, marks, numRows, bits);
+    if (marks && send->bytes % elision->rowBytes == 0)
+      marks += send->bytes / elision->rowBytes;
     if (!numRows) continue;
-    own->keptRows = markRows(send->send, numRows, elision->rowBytes, bits);
     bits += lrmoeBitBytes(numRows);
     if (own->keptRows < numRows)
       *packedBytes += own->keptRows * elision->rowBytes;
@@ -142,10 +149,17 @@ static void prepare(struct lrmoeElision *elision) {
   int64_t packedBytes = 0;
   struct lrmoeBoardRecord *record = lrmoeBoardMine(comm->board, elision->k);
   record->isEligible = 0;
+  const uint8_t *marks = NULL;
   setHint(elision, record);
-  if (!fillRecord(elision, record, &packedBytes)) return;
+  if (elision->isMixed || (elision->isDevice && !lrmoeDevicePrepare(elision)))
+    return;
+  if (elision->isDevice && elision->rowBytes && !elision->hint) {
+    marks = lrmoeDeviceMarks(elision);
+    if (!marks) return;
+  }
+  if (!fillRecord(elision, record, marks, &packedBytes)) return;
   if (elision->hint && !lrmoeCalibrationFill(elision, record)) return;
-  if (packedBytes &&
+  if (packedBytes && !elision->isDevice &&
       lrmoeBufferReserve(&comm->staging, (size_t)packedBytes) != lrmoeSuccess)
     return;
   record->isEligible = 1;
@@ -297,24 +311,14 @@ static lrmoeResult_t exchange(const struct lrmoePreloadReal *real,
     return lrmoeSuccess;
   }
   elision->isElided = 1;
-  return lrmoeCrossIssue(real, elision);
+  return elision->isDevice ? lrmoeDeviceIssue(real, elision)
+                           : lrmoeCrossIssue(real, elision);
 }
 
 static void withdrawAll(const struct lrmoePreloadCall *calls,
                         int64_t numCalls) {
   for (int64_t i = 0; i < numCalls; i++)
     lrmoeElisionWithdraw(calls[i].comm);
-}
-
-/* Finding rows in a device's memory would make the host wait for the stream. */
-static int isOfDevice(const struct lrmoePreloadCall *call) {
-  static atomic_flag hasWarned = ATOMIC_FLAG_INIT;
-  if (!call->comm->hasCuda && !call->stream) return 0;
-  if (!atomic_flag_test_and_set(&hasWarned))
-    lrmoeLog(lrmoeLogWarn,
-             "preload: zero rows are looked for in host memory only; in a "
-             "process with CUDA messages cross as they are");
-  return 1;
 }
 
 lrmoeResult_t lrmoeElisionBegin(const struct lrmoePreloadReal *real,
@@ -325,7 +329,11 @@ lrmoeResult_t lrmoeElisionBegin(const struct lrmoePreloadReal *real,
   if (!isWanted()) return lrmoeSuccess;
   *elision = (struct lrmoeElision){
       .comm = comm, .rowBytes = lrmoePreloadSettings()->rowBytes};
-  if (lrmoeElisionIsOn(comm) && !isOfDevice(&calls[0]) &&
+  enum lrmoeMemoryKind kind = lrmoeMemoryUnknown;
+  if (lrmoeElisionIsOn(comm)) kind = lrmoeDeviceKind(comm, calls, numCalls);
+  elision->isDevice = kind == lrmoeMemoryDevice;
+  elision->isMixed = kind == lrmoeMemoryMixed;
+  if (kind != lrmoeMemoryUnknown &&
       LRMOE_ALLOCATE(comm->numRanks, &elision->peers) == lrmoeSuccess &&
       arrange(elision, calls, numCalls)) {
     elision->hint = lrmoeHintTake(comm);
@@ -337,10 +345,16 @@ lrmoeResult_t lrmoeElisionBegin(const struct lrmoePreloadReal *real,
 
 /* ---- End ---- */
 
-void lrmoeElisionEnd(struct lrmoeElision *elision, lrmoeResult_t result) {
-  if (elision->isElided && result == lrmoeSuccess) lrmoeCrossFinish(elision);
+lrmoeResult_t lrmoeElisionEnd(struct lrmoeElision *elision,
+                              lrmoeResult_t result) {
+  int isThere = elision->isElided && result == lrmoeSuccess;
+  if (isThere && elision->isDevice)
+    result = lrmoeDeviceFinish(elision);
+  else if (isThere)
+    lrmoeCrossFinish(elision);
   lrmoeFree(elision->peers);
   lrmoeHintFree(elision->hint);
   elision->peers = NULL;
   elision->hint = NULL;
+  return result;
 }

@@ -27,6 +27,8 @@ struct lrmoeElision {
   uint64_t k;
   int64_t rowBytes; /* 0: not known */
   int isElided;     /* the compact messages are with NCCL */
+  int isDevice;     /* rows are in a device's memory */
+  int isMixed;      /* some are, some not: this rank is not eligible */
   int isGone;       /* aborted meanwhile: nothing may be called any more */
 };
 
@@ -38,8 +40,10 @@ lrmoeResult_t lrmoeElisionBegin(const struct lrmoePreloadReal *real,
                                 const struct lrmoePreloadCall *calls,
                                 int64_t numCalls, struct lrmoeElision *elision);
 
-/* After the transfer: puts rows and zeros in their places, unless it failed. */
-void lrmoeElisionEnd(struct lrmoeElision *elision, lrmoeResult_t result);
+/* After the transfer: puts rows and zeros in their places, unless it failed.
+ * Gives what has become of it. */
+lrmoeResult_t lrmoeElisionEnd(struct lrmoeElision *elision,
+                              lrmoeResult_t result);
 
 /* Something else than an exchange comes on the communicator. */
 void lrmoeElisionWithdraw(struct lrmoePreloadComm *comm);

@@ -188,8 +188,7 @@ static lrmoeResult_t run(const struct lrmoePreloadReal *real) {
   }
   lrmoeResult_t result = real->groupEnd();
   if (result == lrmoeSuccess) result = issued;
-  lrmoeElisionEnd(&elision, result);
-  return result;
+  return lrmoeElisionEnd(&elision, result);
 }
 
 lrmoeResult_t lrmoePreloadGroupEnd(const struct lrmoePreloadReal *real) {
@@ -262,7 +261,7 @@ static lrmoeResult_t runAsGroup(const struct lrmoePreloadReal *real,
       lrmoeElisionBegin(real, calls, 2 * (int64_t)comm->numRanks, &elision);
   lrmoeResult_t ended = real->groupEnd();
   if (result == lrmoeSuccess) result = ended;
-  lrmoeElisionEnd(&elision, result);
+  result = lrmoeElisionEnd(&elision, result);
   lrmoeFree(calls);
   if (elision.isElided || elision.isGone) return result;
   return forwardAll(real, comm, all, bytes);

@@ -112,17 +112,21 @@ lrmoeResult_t ncclCommSplit(lrmoeNcclComm_t comm, int color, int key,
 lrmoeResult_t ncclCommDestroy(lrmoeNcclComm_t comm) {
   REAL(real);
   if (isIdle()) return real->commDestroy(comm);
-  lrmoePreloadCommForget(comm);
+  struct lrmoePreloadComm *known = lrmoePreloadCommForget(comm);
   lrmoePreloadInside++;
-  return leave(real->commDestroy(comm));
+  lrmoeResult_t result = real->commDestroy(comm);
+  if (known) lrmoePreloadCommGive(known);
+  return leave(result);
 }
 
 lrmoeResult_t ncclCommAbort(lrmoeNcclComm_t comm) {
   REAL(real);
   if (isIdle()) return real->commAbort(comm);
-  lrmoePreloadCommForget(comm);
+  struct lrmoePreloadComm *known = lrmoePreloadCommForget(comm);
   lrmoePreloadInside++;
-  return leave(real->commAbort(comm));
+  lrmoeResult_t result = real->commAbort(comm);
+  if (known) lrmoePreloadCommGive(known);
+  return leave(result);
 }
 
 /* ---- Groups and messages ---- */

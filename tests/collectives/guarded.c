@@ -190,6 +190,14 @@ static lrmoeResult_t spoilRows(int64_t count, const int64_t *index,
       lrmoeCpuBackend.spoilRows(count, index, rowBytes, rows, stream));
 }
 
+static lrmoeResult_t markRows(int64_t count, int64_t rowBytes, const void *rows,
+                              uint8_t *marks, lrmoeStream_t stream) {
+  guardedMustBeDevice(rows, count, "markRows of host memory");
+  guardedMustBeDevice(marks, count, "markRows to host memory");
+  GUARDED_INSIDE(
+      lrmoeCpuBackend.markRows(count, rowBytes, rows, marks, stream));
+}
+
 static void checkWords(int64_t count, const int64_t *index, const void *from,
                        const void *to) {
   guardedMustBeDevice(index, count, "words by an index in host memory");
@@ -358,6 +366,7 @@ static void makeTables(void) {
   backend.dotRows = dotRows;
   backend.addFloats = addFloats;
   backend.spoilRows = spoilRows;
+  backend.markRows = markRows;
   backend.gatherWords = gatherWords;
   backend.scatterWords = scatterWords;
   backend.copyPieces = copyPieces;

@@ -1,160 +1,13 @@
 /* LRMOE_PRELOAD=calibrate: what a program that hints receives is what the
  * library's own selection keeps of the same layer, and zeros; and a hint that
  * is wrong on one rank changes nothing but a warning. */
-#include "collectives/driver.h"
-#include "collectives/step.h"
-#include "hint_data.h"
+#include "hint_case.h"
 #include "preload_run.h"
 #include "support/program.h"
 #include "support/suite.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-enum {
-  numRanks = 4,
-  numExperts = 8,
-  maxRows = 512,
-  maxRowBytes = 512
-};
-
-/* ---- The library's own backward ---- */
-
-struct shared {
-  struct oracleCase spec;
-  int isUniform; /* messages of one size */
-  struct hintDataHead head;
-  int64_t demand[numRanks * numExperts];
-  int64_t quotas[numExperts];
-  int64_t numDropped; /* that are not finite */
-  int64_t rowsAcross; /* between ranks, and of them kept */
-  int64_t keptAcross;
-  struct {
-    int64_t numRows;
-    float phi[maxRows];
-    uint8_t kept[maxRows];
-    unsigned char rows[maxRows * maxRowBytes];
-  } ranks[numRanks];
-};
-
-/* alpha is a power of two, so that alpha times a row is exact. */
-static void adjust(struct driver *d, const struct shared *shared) {
-  for (int r = 0; r < numRanks; r++) {
-    struct oracleRank *data = &d->oracle->ranks[r];
-    int64_t slots = driverSlots(&shared->spec, r);
-    for (int64_t i = 0; i < slots; i++) {
-      if (shared->spec.convention == lrmoeWeightPost)
-        data->weights[i] = ldexpf(1, (int)(i % 3) - 2);
-      if (shared->isUniform) data->topkIdx[i] = i % numExperts;
-    }
-  }
-}
-
-/* The row that a framework sends: g, times alpha where that weighs outputs. */
-static void sendRow(const struct driver *d, const struct lrmoeStep *step,
-                    int64_t i, unsigned char *out) {
-  const struct oracleCase *spec = &d->oracle->spec;
-  int64_t hidden = spec->hidden;
-  const float *g =
-      d->oracle->ranks[d->self->rank].gf + step->sortedTokens[i] * hidden;
-  float scale =
-      spec->convention == lrmoeWeightPost ? step->sortedWeights[i] : 1;
-  float row[maxRowBytes / 2];
-  for (int64_t j = 0; j < hidden; j++)
-    row[j] = scale * g[j];
-  oracleConvert(lrmoeFloat32, row, spec->type, hidden, out);
-}
-
-static int keep(struct driver *d, struct shared *shared) {
-  const struct lrmoeStep *step = d->step;
-  int own = d->self->rank;
-  int64_t at = 0;
-  lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
-  lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
-  RANK_OK(d->self, lrmoePlanGetView(d->plan, &view));
-  RANK_OK(d->self, lrmoeStepGetKept(d->step, d->kept));
-  RANK_OK(d->self, lrmoeStepGetStats(d->step, &stats));
-  RANK_TRUE(d->self, step->numPairs <= maxRows);
-  shared->ranks[own].numRows = step->numPairs;
-  for (int64_t i = 0; i < step->numPairs; i++) {
-    shared->ranks[own].phi[i] = step->phiSorted[i];
-    shared->ranks[own].kept[i] = d->kept[step->sorted[i]];
-    sendRow(d, step, i, shared->ranks[own].rows + i * shared->head.rowBytes);
-  }
-  for (int e = 0; e < numExperts; e++)
-    for (int64_t i = 0; i < step->demand[own * numExperts + e]; i++, at++) {
-      int isAcross = d->oracle->homes[e] != own;
-      __atomic_add_fetch(&shared->rowsAcross, isAcross, __ATOMIC_RELAXED);
-      __atomic_add_fetch(&shared->keptAcross,
-                         isAcross && shared->ranks[own].kept[at],
-                         __ATOMIC_RELAXED);
-    }
-  __atomic_add_fetch(&shared->numDropped, stats.nonFiniteDropped,
-                     __ATOMIC_RELAXED);
-  if (own) return 0;
-  memcpy(shared->demand, step->demand, sizeof shared->demand);
-  memcpy(shared->quotas, view.quotas, sizeof shared->quotas);
-  return 0;
-}
-
-static int rankBody(const struct testRank *self) {
-  struct shared *shared = self->user;
-  struct driver d;
-  int failed = driverOpen(&d, self, &shared->spec);
-  if (!failed) {
-    adjust(&d, shared);
-    failed = driverForward(&d) || driverSelect(&d, &shared->spec.backward, 0) ||
-             driverSend(&d) || keep(&d, shared);
-  }
-  driverClose(&d);
-  return failed;
-}
-
-static void writeData(const struct shared *shared) {
-  FILE *file = fopen(programPath("data"), "wb");
-  ck_assert_ptr_nonnull(file);
-  fwrite(&shared->head, sizeof shared->head, 1, file);
-  fwrite(shared->demand, sizeof shared->demand, 1, file);
-  fwrite(shared->quotas, sizeof shared->quotas, 1, file);
-  for (int r = 0; r < numRanks; r++) {
-    size_t count = (size_t)shared->ranks[r].numRows;
-    fwrite(shared->ranks[r].phi, sizeof(float), count, file);
-    fwrite(shared->ranks[r].kept, 1, count, file);
-    fwrite(shared->ranks[r].rows, (size_t)shared->head.rowBytes, count, file);
-  }
-  ck_assert(!fclose(file));
-}
-
-/* Runs the case in the library and writes what it did. */
-static struct shared *runLibrary(const struct oracleCase *spec, int isUniform) {
-  struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ck_assert(shared != MAP_FAILED);
-  shared->spec = *spec;
-  shared->isUniform = isUniform;
-  shared->head = (struct hintDataHead){
-      numRanks, numExperts, spec->hidden * (int64_t)lrmoeTypeBytes(spec->type),
-      spec->type};
-  ck_assert_int_le(shared->head.rowBytes, maxRowBytes);
-  ck_assert_int_eq(testRanksRun(numRanks, rankBody, shared), 0);
-  writeData(shared);
-  return shared;
-}
-
-static struct oracleCase layerCase(uint64_t seed) {
-  struct oracleCase c = oraclePlainCase();
-  c.seed = seed;
-  c.numRanks = numRanks;
-  c.numExperts = numExperts;
-  for (int r = 0; r < numRanks; r++)
-    c.numTokens[r] = 24 + 8 * r;
-  c.hidden = 64;
-  c.convention = lrmoeWeightPre;
-  return c;
-}
 
 /* ---- Programs ---- */
 
@@ -200,7 +53,7 @@ static void makeCases(void) {
   static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
                                           lrmoeFloat32};
   for (int i = 0; i < 8; i++) {
-    cases[i] = layerCase(100 + (uint64_t)i);
+    cases[i] = hintCaseOf(100 + (uint64_t)i);
     cases[i].retainPpm = retentions[i % 4];
     cases[i].type = types[i % 3];
     cases[i].convention = (lrmoeWeightConvention_t)(i % 2);
@@ -213,14 +66,14 @@ static void makeCases(void) {
 }
 
 START_TEST(keeps_what_the_library_keeps) {
-  struct shared *shared = runLibrary(&cases[_i], 0);
+  struct hintCase *shared = hintCaseRun(&cases[_i], 0);
   ck_assert_int_eq(shared->numDropped, 0);
   expectMasked(7, "", "LRMOE_ROW_BYTES=");
   ck_assert_int_eq(numWarnings(), 0);
-  ck_assert_int_eq(preloadSum("rank", "calibrated"), 3 * numRanks);
-  ck_assert_int_eq(preloadSum("rank", "hints"), 3 * numRanks);
+  ck_assert_int_eq(preloadSum("rank", "calibrated"), 3 * hintCaseRanks);
+  ck_assert_int_eq(preloadSum("rank", "hints"), 3 * hintCaseRanks);
   ck_assert_int_eq(preloadSum("rank", "refused"), 0);
-  ck_assert_int_eq(preloadSum("rank", "exact"), 3 * numRanks);
+  ck_assert_int_eq(preloadSum("rank", "exact"), 3 * hintCaseRanks);
   ck_assert_int_eq(preloadSum("rank", "wireBytes"),
                    3 * (shared->keptAcross + shared->rowsAcross) *
                        shared->head.rowBytes);
@@ -230,47 +83,47 @@ START_TEST(keeps_what_the_library_keeps) {
 END_TEST
 
 START_TEST(all_to_all_of_one_size) {
-  struct oracleCase spec = layerCase(7);
+  struct oracleCase spec = hintCaseOf(7);
   spec.topk = 1;
-  for (int r = 0; r < numRanks; r++)
+  for (int r = 0; r < hintCaseRanks; r++)
     spec.numTokens[r] = 48;
-  struct shared *shared = runLibrary(&spec, 1);
+  struct hintCase *shared = hintCaseRun(&spec, 1);
   expectMasked(7, "", "USER_ALLTOALL=1 LRMOE_ROW_BYTES=");
-  ck_assert_int_eq(preloadSum("rank", "calibrated"), 3 * numRanks);
+  ck_assert_int_eq(preloadSum("rank", "calibrated"), 3 * hintCaseRanks);
   ck_assert_int_lt(shared->keptAcross, shared->rowsAcross);
 }
 END_TEST
 
 /* Rows that overflowed are kept first; where one would have to go all stay. */
 START_TEST(overflows_are_not_dropped) {
-  struct oracleCase spec = layerCase(8);
+  struct oracleCase spec = hintCaseOf(8);
   spec.numPoison = 2;
-  struct shared *few = runLibrary(&spec, 0);
+  struct hintCase *few = hintCaseRun(&spec, 0);
   ck_assert_int_eq(few->numDropped, 0);
   expectMasked(7, "", "LRMOE_ROW_BYTES=");
-  ck_assert_int_eq(preloadSum("rank", "calibrated"), 3 * numRanks);
+  ck_assert_int_eq(preloadSum("rank", "calibrated"), 3 * hintCaseRanks);
   spec.retainPpm = 10000;
-  struct shared *many = runLibrary(&spec, 0);
+  struct hintCase *many = hintCaseRun(&spec, 0);
   ck_assert_int_gt(many->numDropped, 0);
   expectMasked(0, "", "LRMOE_ROW_BYTES=");
   ck_assert_int_eq(preloadSum("rank", "calibrated"), 0);
-  ck_assert_int_eq(preloadSum("rank", "refused"), 3 * numRanks);
-  ck_assert_int_eq(numWarnings(), numRanks);
+  ck_assert_int_eq(preloadSum("rank", "refused"), 3 * hintCaseRanks);
+  ck_assert_int_eq(numWarnings(), hintCaseRanks);
 }
 END_TEST
 
 /* The exchange behind one that was masked by a hint: here of the same rows, of
  * which a program has made zeros. */
 START_TEST(zero_rows_stay_without_a_hint) {
-  struct oracleCase spec = layerCase(9);
-  struct shared *shared = runLibrary(&spec, 0);
+  struct oracleCase spec = hintCaseOf(9);
+  struct hintCase *shared = hintCaseRun(&spec, 0);
   char width[64];
   snprintf(width, sizeof width, "LRMOE_ROW_BYTES=%lld",
            (long long)shared->head.rowBytes);
   int code =
       preloadRun(USER_FILE, withData(7, "calibrate", width), "hinted 4 0 0");
   ck_assert_int_eq(code, 0);
-  ck_assert_int_eq(preloadSum("rank", "elided"), 3 * numRanks);
+  ck_assert_int_eq(preloadSum("rank", "elided"), 3 * hintCaseRanks);
   ck_assert_int_eq(preloadSum("rank", "calibrated"), 0);
   ck_assert_int_eq(preloadSum("rank", "wireBytes"),
                    3 * (shared->keptAcross + shared->rowsAcross) *
@@ -301,13 +154,14 @@ static const struct {
      2}};
 
 START_TEST(ranks_that_differ) {
-  struct oracleCase spec = layerCase(10);
-  runLibrary(&spec, 0);
+  struct oracleCase spec = hintCaseOf(10);
+  hintCaseRun(&spec, 0);
   int numCalibrated = differences[_i].numCalibrated;
   expectMasked(numCalibrated ? 6 : 0, differences[_i].changes,
                "LRMOE_ROW_BYTES=");
-  ck_assert_int_eq(preloadSum("rank", "calibrated"), numCalibrated * numRanks);
-  ck_assert_msg(numWarnings() == numRanks, "%s", programErr);
+  ck_assert_int_eq(preloadSum("rank", "calibrated"),
+                   numCalibrated * hintCaseRanks);
+  ck_assert_msg(numWarnings() == hintCaseRanks, "%s", programErr);
 }
 END_TEST
 
@@ -315,21 +169,21 @@ END_TEST
 START_TEST(ranks_without_the_mode) {
   static const char *const changes[] = {
       "1:LD_PRELOAD=", "1:LRMOE_PRELOAD=elide", "0:LRMOE_PRELOAD=off"};
-  struct oracleCase spec = layerCase(11);
-  runLibrary(&spec, 0);
+  struct oracleCase spec = hintCaseOf(11);
+  hintCaseRun(&spec, 0);
   for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
     expectMasked(0, changes[i], "");
-    ck_assert_int_eq(numWarnings(), numRanks - 1);
+    ck_assert_int_eq(numWarnings(), hintCaseRanks - 1);
   }
 }
 END_TEST
 
 /* Of two hints the second counts; in other modes none does. */
 START_TEST(second_hint_counts) {
-  struct oracleCase spec = layerCase(12);
-  runLibrary(&spec, 0);
+  struct oracleCase spec = hintCaseOf(12);
+  hintCaseRun(&spec, 0);
   expectMasked(7, "1:USER_HINT=twice", "LRMOE_ROW_BYTES=");
-  ck_assert_int_eq(preloadSum("rank", "hints"), 3 * numRanks + 1);
+  ck_assert_int_eq(preloadSum("rank", "hints"), 3 * hintCaseRanks + 1);
   int code = preloadRun(USER_FILE, withData(0, NULL, ""), "hinted 4 0 0");
   char plain[programMaxText];
   strcpy(plain, programOut);
@@ -342,6 +196,69 @@ START_TEST(second_hint_counts) {
   ck_assert_int_eq(code, 0);
 }
 END_TEST
+
+/* ---- On a device ---- */
+
+#ifdef SIMT_FILE
+
+static const char *onDevice(const char *modules, const char *more) {
+  static char variables[1024];
+  snprintf(variables, sizeof variables,
+           "USER_DEVICE=1 LRMOE_MODULE_PATH='%s' %s LD_PRELOAD='%s:%s'",
+           modules, more, PRELOAD_FILE, SIMT_FILE);
+  return variables;
+}
+
+static void expectSameOnDevice(int masked, const char *mode, int maskedThere,
+                               const char *variables) {
+  char plain[programMaxText];
+  int code = preloadRun(USER_FILE, withData(masked, NULL, ""), "hinted 4 0 0");
+  ck_assert_msg(code == 0, "%d\n%s", code, programErr);
+  strcpy(plain, programOut);
+  code = preloadRun(USER_FILE, withData(maskedThere, mode, variables),
+                    "hinted 4 0 0");
+  ck_assert_msg(code == 0, "%d\n%s", code, programErr);
+  ck_assert_msg(!strcmp(programOut, plain), "%s\nand on the host:\n%s\n%s",
+                programOut, plain, programErr);
+}
+
+START_TEST(device_rows) {
+  struct hintCase *shared = hintCaseRun(&cases[_i], 0);
+  char width[64];
+  int64_t bytes =
+      3 * (shared->keptAcross + shared->rowsAcross) * shared->head.rowBytes;
+  expectSameOnDevice(7, "calibrate", -1,
+                     onDevice(MODULE_FOLDER, "LRMOE_ROW_BYTES="));
+  ck_assert_str_eq(programErr, "");
+  ck_assert_int_eq(preloadSum("rank", "calibrated"), 3 * hintCaseRanks);
+  ck_assert_int_eq(preloadSum("rank", "wireBytes"), bytes);
+  snprintf(width, sizeof width, "LRMOE_ROW_BYTES=%lld",
+           (long long)shared->head.rowBytes);
+  expectSameOnDevice(7, "elide", 7, onDevice(MODULE_FOLDER, width));
+  ck_assert_str_eq(programErr, "");
+  ck_assert_int_eq(preloadSum("rank", "elided"),
+                   shared->keptAcross < shared->rowsAcross ? 3 * hintCaseRanks
+                                                           : 0);
+  ck_assert_int_eq(preloadSum("rank", "wireBytes"), bytes);
+  expectSameOnDevice(7, "observe", 7, onDevice("/nowhere", ""));
+  ck_assert_str_eq(programErr, "");
+}
+END_TEST
+
+START_TEST(device_without_the_module) {
+  struct oracleCase spec = hintCaseOf(13);
+  hintCaseRun(&spec, 0);
+  expectSameOnDevice(0, "calibrate", -1, onDevice("/nowhere", ""));
+  ck_assert_int_eq(preloadSum("rank", "calibrated"), 0);
+  int count = 0;
+  const char *warning = "messages of device memory cross as they are";
+  for (const char *at = programErr; (at = strstr(at, warning)); at++)
+    count++;
+  ck_assert_msg(count == hintCaseRanks, "%s", programErr);
+}
+END_TEST
+
+#endif
 
 int main(void) {
   Suite *suite = suite_create("plugin_calibrate");
@@ -356,6 +273,10 @@ int main(void) {
                       sizeof differences / sizeof *differences);
   tcase_add_test(all, ranks_without_the_mode);
   tcase_add_test(all, second_hint_counts);
+#ifdef SIMT_FILE
+  tcase_add_loop_test(all, device_rows, 0, 4);
+  tcase_add_test(all, device_without_the_module);
+#endif
   suite_add_tcase(suite, all);
   return suiteRun(suite);
 }

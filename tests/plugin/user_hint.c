@@ -7,7 +7,8 @@
  *                   kept are sent as zeros, and no hint is given in any: what a
  *                   framework does that masks by itself
  *   USER_HINT       what is wrong with this rank's hint in the first round
- *   USER_ALLTOALL   1: ncclAlltoAll, for messages of one size */
+ *   USER_ALLTOALL   1: ncclAlltoAll, for messages of one size
+ *   USER_DEVICE     1: rows and norms are in the memory of the process's CUDA */
 #include "hint_data.h"
 #include "lrmoe_hint.h"
 #include "user.h"
@@ -34,7 +35,86 @@ struct backward {
   int64_t numReceived;
   ncclComm_t comm;
   lrmoeHintBackwardFunction hint;
+  struct { /* NULL: all is the host's */
+    unsigned char *sent;
+    unsigned char *received;
+    float *phi;
+    cudaStream_t stream;
+  } device;
 };
+
+/* ---- CUDA, as far as it is used ---- */
+
+enum {
+  toDevice = 1,
+  toHost = 2
+};
+
+static struct {
+  int (*alloc)(void **pointer, size_t bytes);
+  int (*free)(void *pointer);
+  int (*copy)(void *to, const void *from, size_t bytes, int kind);
+  int (*streamCreate)(cudaStream_t *stream);
+  int (*streamDestroy)(cudaStream_t stream);
+  int (*synchronize)(cudaStream_t stream);
+} cuda;
+
+static int openDevice(struct user *user, struct backward *b) {
+  size_t sent = (size_t)(b->numRows * b->head.rowBytes) + 1;
+  size_t received = (size_t)(b->numReceived * b->head.rowBytes) + 1;
+  size_t phi = (size_t)b->numRows * sizeof(float) + 1;
+  *(void **)&cuda.alloc = dlsym(RTLD_DEFAULT, "cudaMalloc");
+  *(void **)&cuda.free = dlsym(RTLD_DEFAULT, "cudaFree");
+  *(void **)&cuda.copy = dlsym(RTLD_DEFAULT, "cudaMemcpy");
+  *(void **)&cuda.streamCreate = dlsym(RTLD_DEFAULT, "cudaStreamCreate");
+  *(void **)&cuda.streamDestroy = dlsym(RTLD_DEFAULT, "cudaStreamDestroy");
+  *(void **)&cuda.synchronize = dlsym(RTLD_DEFAULT, "cudaStreamSynchronize");
+  if (!cuda.alloc)
+    return userComplain(user, __FILE__, __LINE__, "cudaMalloc", 0);
+  USER_OK(user, cuda.streamCreate(&b->device.stream));
+  USER_OK(user, cuda.alloc((void **)&b->device.sent, sent));
+  USER_OK(user, cuda.alloc((void **)&b->device.received, received));
+  USER_OK(user, cuda.alloc((void **)&b->device.phi, phi));
+  USER_OK(user, cuda.copy(b->device.phi, b->phi, phi - 1, toDevice));
+  return 0;
+}
+
+static void closeDevice(struct backward *b) {
+  if (!b->device.sent) return;
+  cuda.free(b->device.sent);
+  cuda.free(b->device.received);
+  cuda.free(b->device.phi);
+  cuda.streamDestroy(b->device.stream);
+}
+
+static int push(struct user *user, const struct backward *b) {
+  size_t rowBytes = (size_t)b->head.rowBytes;
+  if (!b->device.sent) return 0;
+  USER_OK(user, cuda.copy(b->device.sent, b->sent,
+                          (size_t)b->numRows * rowBytes, toDevice));
+  USER_OK(user, cuda.copy(b->device.received, b->received,
+                          (size_t)b->numReceived * rowBytes + 1, toDevice));
+  return 0;
+}
+
+static int pull(struct user *user, const struct backward *b) {
+  if (!b->device.sent) return 0;
+  USER_OK(user, cuda.synchronize(b->device.stream));
+  USER_OK(user,
+          cuda.copy(b->received, b->device.received,
+                    (size_t)(b->numReceived * b->head.rowBytes) + 1, toHost));
+  return 0;
+}
+
+static unsigned char *sentOf(const struct backward *b) {
+  return b->device.sent ? b->device.sent : b->sent;
+}
+
+static unsigned char *receivedOf(const struct backward *b) {
+  return b->device.sent ? b->device.received : b->received;
+}
+
+/* ---- Data ---- */
 
 static int64_t rowsOf(const struct backward *b, int64_t source) {
   int64_t count = 0;
@@ -90,10 +170,11 @@ static int openBackward(struct user *user, struct backward *b) {
   b->sent = malloc((size_t)(b->numRows * b->head.rowBytes) + 1);
   b->received = malloc((size_t)(b->numReceived * b->head.rowBytes) + 1);
   *(void **)&b->hint = dlsym(RTLD_DEFAULT, "lrmoeHintBackward");
-  return 0;
+  return getenv("USER_DEVICE") ? openDevice(user, b) : 0;
 }
 
 static void closeBackward(struct backward *b) {
+  closeDevice(b);
   freeRank(b);
   free(b->demand);
   free(b->quotas);
@@ -106,16 +187,16 @@ static void closeBackward(struct backward *b) {
 static int postAll(struct user *user, const struct backward *b) {
   size_t element = b->head.type == ncclFloat32 ? 4 : 2;
   size_t rowElements = (size_t)b->head.rowBytes / element;
-  const unsigned char *from = b->sent;
-  unsigned char *to = b->received;
+  const unsigned char *from = sentOf(b);
+  unsigned char *to = receivedOf(b);
   USER_OK(user, ncclGroupStart());
   for (int peer = 0; peer < user->numRanks; peer++) {
     size_t sent = (size_t)rowsBetween(b, user->rank, peer);
     size_t received = (size_t)rowsBetween(b, peer, user->rank);
     USER_OK(user, ncclSend(from, sent * rowElements, (int)b->head.type, peer,
-                           b->comm, NULL));
+                           b->comm, b->device.stream));
     USER_OK(user, ncclRecv(to, received * rowElements, (int)b->head.type, peer,
-                           b->comm, NULL));
+                           b->comm, b->device.stream));
     from += sent * (size_t)b->head.rowBytes;
     to += received * (size_t)b->head.rowBytes;
   }
@@ -131,13 +212,15 @@ static int exchange(struct user *user, struct backward *b, int isMasked) {
   for (int64_t i = 0; i < b->numRows && isMasked; i++)
     if (!b->kept[i]) memset(b->sent + (size_t)i * rowBytes, 0, rowBytes);
   memset(b->received, 0xa5, (size_t)b->numReceived * rowBytes + 1);
+  if (push(user, b)) return 1;
   if (isAll)
     USER_OK(user,
-            ncclAlltoAll(b->sent, b->received,
+            ncclAlltoAll(sentOf(b), receivedOf(b),
                          (size_t)rowsBetween(b, 0, 0) * rowBytes / element,
-                         (int)b->head.type, b->comm, NULL));
+                         (int)b->head.type, b->comm, b->device.stream));
   else if (postAll(user, b))
     return 1;
+  if (pull(user, b)) return 1;
   for (size_t i = 0; i <= (size_t)b->numReceived * rowBytes; i++)
     user->hash = (user->hash ^ b->received[i]) * 0x100000001b3;
   return 0;
@@ -170,7 +253,9 @@ static int tell(struct user *user, struct backward *b, const char *wrong) {
   *quota -= change;
   if (isWrong(wrong, "demand")) ++*elsewhere;
   if (isWrong(wrong, "negative")) *elsewhere -= INT64_C(1) << 40;
-  const float *phi = isWrong(wrong, "phi") ? NULL : b->phi;
+  const float *phi = isWrong(wrong, "phi") ? NULL
+                     : b->device.phi       ? b->device.phi
+                                           : b->phi;
   int result = b->hint(b->comm, &layer, rowBytes, b->demand, b->quotas, phi);
   *quota += change;
   if (isWrong(wrong, "demand")) --*elsewhere;

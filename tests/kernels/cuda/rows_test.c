@@ -229,6 +229,31 @@ START_TEST(spoiledRowsAreNan) {
 }
 END_TEST
 
+/* Rows of zeros, of one bit anywhere, and of -0.0. */
+START_TEST(rowsWithABitAreMarked) {
+  struct rowCase rows = makeCase(_i);
+  int64_t count = 40, rowBytes = 16 * (rows.width / 8 + _i % 70);
+  uint8_t *bytes = calloc((size_t)(count * rowBytes), 1);
+  uint8_t *given = calloc((size_t)count, 1);
+  ck_assert(bytes && given);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t at = naiveRandomBelow(&rows.random, rowBytes);
+    if (i % 2) bytes[i * rowBytes + at] = i % 4 == 1 ? 0x80 : 1;
+    given[i] = 0x55;
+  }
+  struct mirror *data = mirrorOf(bytes, (size_t)(count * rowBytes));
+  struct mirror *marks = mirrorOf(given, (size_t)count);
+  for (enum side side = onHost; side < numSides; side++)
+    ASSERT_RUN(side, markRows, count, rowBytes, data->at[side],
+               (uint8_t *)marks->at[side], NULL);
+  ASSERT_SYNCHRONIZED();
+  assertSameBytes(marks, "markRows");
+  for (int64_t i = 0; i < count; i++)
+    ck_assert_int_eq(((const uint8_t *)marks->at[onHost])[i], i % 2);
+  mirrorFreeAll();
+}
+END_TEST
+
 /* Nothing is launched, so that no pointer matters. */
 START_TEST(noRowsAreLegal) {
   const struct lrmoeRows rows = {NULL, NULL, lrmoeBfloat16, 8};
@@ -241,6 +266,7 @@ START_TEST(noRowsAreLegal) {
   ASSERT_RUN(onDevice, gatherSum, &sum, NULL);
   ASSERT_RUN(onDevice, dotRows, &dots, NULL);
   ASSERT_RUN(onDevice, spoilRows, 0, NULL, 16, NULL, NULL);
+  ASSERT_RUN(onDevice, markRows, 0, 16, NULL, NULL, NULL);
   ASSERT_SYNCHRONIZED();
 }
 END_TEST
@@ -293,6 +319,7 @@ int main(void) {
   tcase_add_loop_test(tests, gatherSumKeepsTheOrder, 0, numCases);
   tcase_add_loop_test(tests, dotsAreTheCpus, 0, numCases);
   tcase_add_loop_test(tests, spoiledRowsAreNan, 0, numCases);
+  tcase_add_loop_test(tests, rowsWithABitAreMarked, 0, numCases);
   tcase_add_test(tests, noRowsAreLegal);
   tcase_add_test(tests, rowsAreReadOnce);
   tcase_add_test(tests, wrongRowsAreRefused);
