@@ -32,7 +32,6 @@ int lrmoeDeviceRouteIsPossible(const struct lrmoeStep *step) {
   return !layer->backend->isHost && step->config.metric != lrmoeMetricAll &&
          step->config.scope != lrmoeScopeLayer &&
          step->config.wire == lrmoeWireDedup &&
-         layer->comm->numRanks <= layer->gatherRanks &&
          layer->routerGrad != lrmoeRouterGradExecutor &&
          mostInstances(step->plan) <= lrmoeMaxLabelled;
 }

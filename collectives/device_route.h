@@ -30,6 +30,9 @@ lrmoeResult_t lrmoeDeviceRouteCount(struct lrmoeStep *step,
                                     const struct lrmoeDeviceSelected *selected);
 lrmoeResult_t lrmoeDeviceRouteTake(struct lrmoeStep *step);
 
+/* Selection at the experts' homes, and the count of its route. */
+lrmoeResult_t lrmoeDeviceSelectHome(struct lrmoeStep *step);
+
 /* Enqueues the handoff, the lists of the rows that cross, and what the way
  * back needs; counts are known. */
 lrmoeResult_t lrmoeDeviceRouteLists(struct lrmoeStep *step);

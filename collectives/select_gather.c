@@ -207,6 +207,7 @@ static lrmoeResult_t selectOnDevice(struct lrmoeStep *step,
   selection.pieces.to = byExpert;
   selection.args.keys = byExpert;
   selection.args.flags = deviceFlags;
+  LRMOE_CHECK(lrmoeSelectReserveWork(step, &selection.args));
   LRMOE_RUN(backend, copyPieces, &selection.pieces, step->stream);
   LRMOE_RUN(backend, selectTop, &selection.args, step->stream);
   *flags = deviceFlags;

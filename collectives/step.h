@@ -78,6 +78,7 @@ enum lrmoeStepArray {
   lrmoeArrayLengths,     /* of the handoff's lists */
   lrmoeArrayRouteTable,  /* ranges of flags */
   lrmoeArrayLabels,      /* cells of the pairs that are labelled */
+  lrmoeArrayHomes,       /* what homes are told, and tell */
   lrmoeArrayTokenPieces, /* tokens that go out */
   lrmoeArrayTokenFirsts, /* and where those that come lie */
   lrmoeArrayRouteCounts, /* what is in them */
@@ -99,9 +100,11 @@ enum lrmoeStepBlock {
   lrmoeBlockKeys,
   lrmoeBlockAllKeys, /* of all ranks, as they came and by expert */
   lrmoeBlockFlags,
+  lrmoeBlockSelection, /* work of its kernels */
   lrmoeBlockHeads,
   lrmoeBlockTokens,    /* of local pairs, then of those that may move here */
   lrmoeBlockTokensOut, /* of this rank's pairs that may move */
+  lrmoeBlockBits,      /* answers of homes */
   lrmoeBlockLabels,
   lrmoeBlockDAlpha,
   lrmoeBlockWords,      /* of one phase: words on their way */

@@ -115,7 +115,19 @@ struct lrmoeSelection {
   const int64_t *quotas;  /* [numSegments] */
   const uint32_t *keys;
   uint8_t *flags;
+  uint32_t *work; /* room: lrmoeSelectionWords */
 };
+
+/* Several blocks of a device share a segment that is longer. */
+enum {
+  lrmoeLongSegment = 16384,
+  lrmoeLongWords = 3 * 2048 + 64 + 4 * 4
+};
+
+static inline int64_t lrmoeSelectionWords(int64_t numSegments,
+                                          int64_t maxPairs) {
+  return maxPairs > lrmoeLongSegment ? numSegments * lrmoeLongWords : 0;
+}
 
 struct lrmoeBackend {
   int abi;
