@@ -77,6 +77,7 @@ enum lrmoeStepArray {
   lrmoeArrayKeptSegments,
   lrmoeArrayLengths,     /* of the handoff's lists */
   lrmoeArrayRouteTable,  /* ranges of flags */
+  lrmoeArrayRestTable,   /* of those that were not kept here */
   lrmoeArrayLabels,      /* cells of the pairs that are labelled */
   lrmoeArrayHomes,       /* what homes are told, and tell */
   lrmoeArrayTokenPieces, /* tokens that go out */

@@ -113,7 +113,7 @@ struct lrmoeSelection {
   int64_t maxPairs;       /* of a segment */
   const int64_t *offsets; /* [numSegments + 1] */
   const int64_t *quotas;  /* [numSegments] */
-  const uint32_t *keys;
+  const uint32_t *keys;   /* not read where all or none is wanted */
   uint8_t *flags;
   uint32_t *work; /* room: lrmoeSelectionWords */
 };

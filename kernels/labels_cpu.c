@@ -15,7 +15,7 @@ struct share {
   int64_t *room; /* [count] how many more may come */
 };
 
-static uint8_t labelOf(const struct share *share, int64_t i) {
+static uint8_t labelOf(int64_t i) {
   return (uint8_t)(lrmoeLabelMoved + i);
 }
 
@@ -25,7 +25,7 @@ static void stay(const struct share *share, int64_t i) {
   const int64_t *cells = args->instanceCells + share->first + i;
   int64_t left = args->shares[share->first + i];
   int64_t wanted = left;
-  uint8_t label = args->comesWithX ? labelOf(share, i) : lrmoeLabelStayed;
+  uint8_t label = args->comesWithX ? labelOf(i) : lrmoeLabelStayed;
   for (int64_t c = cells[0]; c < cells[1]; c++) {
     uint8_t *flags = args->flags + args->cellFirsts[c];
     for (int64_t q = 0; q < args->cellCounts[c]; q++) {
@@ -74,7 +74,7 @@ static int64_t move(const struct share *share, int near, int64_t cell) {
       left++;
       continue;
     }
-    flags[q] = labelOf(share, i);
+    flags[q] = labelOf(i);
     share->room[i]--;
   }
   return left;

@@ -66,6 +66,7 @@ START_TEST(copiesDoNotGrowWithPairs) {
   c.numSlots = _i % 2;
   c.savedState = _i / 2 % 2 ? lrmoeSavedNone : lrmoeSavedFull;
   c.gatherRanks = _i / 4 ? 1 : 64;
+  if (_i == 8) c.routerGrad = lrmoeRouterGradExecutor;
   ck_assert(guardedIsWanted());
   ck_assert_int_eq(testRanksRun(c.numRanks, runCopies, &c), 0);
 }
@@ -75,7 +76,7 @@ int main(void) {
   Suite *suite = suite_create("copies");
   TCase *group = tcase_create("copies");
   tcase_set_timeout(group, 120);
-  tcase_add_loop_test(group, copiesDoNotGrowWithPairs, 0, 8);
+  tcase_add_loop_test(group, copiesDoNotGrowWithPairs, 0, 9);
   suite_add_tcase(suite, group);
   return suiteRun(suite);
 }
