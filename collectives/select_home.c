@@ -7,7 +7,10 @@
  * its kept pairs: then the bits of all pairs go to every rank that is a source
  * or an executor of the expert, and to executors all tokens, so that each works
  * the moves out as after the other way of selection.  Lengths follow from
- * demand and plan on both ends. */
+ * demand and plan on both ends.
+ *
+ * This is the host's; a device that works the route out does the same without
+ * it (device_home.c). */
 #include "collectives/device_route.h"
 #include "collectives/reroute.h"
 #include "collectives/select.h"
