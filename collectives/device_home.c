@@ -169,21 +169,73 @@ static lrmoeResult_t sendBits(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
+/* ---- What it means ---- */
+
+/* Waits for what has been downloaded, and checks the tags. */
+static lrmoeResult_t await(struct lrmoeStep *step, const struct lrmoeHomes *h,
+                           const struct rooms *rooms) {
+  unsigned char *tags = NULL;
+  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayScratch2, rooms->tags,
+                                totalOf(h, lrmoeHomeTagsIn), &tags));
+  LRMOE_CHECK(lrmoeStepSynchronize(step));
+  return lrmoeSelectCheckTags(step, tags, h->messages[lrmoeHomeTagsIn]);
+}
+
+static lrmoeResult_t routeHere(struct lrmoeStep *step,
+                               const struct lrmoeHomes *h,
+                               const struct rooms *rooms) {
+  const struct lrmoeDeviceSelected selected = {rooms->flags, step->route.tokens,
+                                               h->tokenFirsts};
+  LRMOE_CHECK(lrmoeDeviceRouteCount(step, &selected));
+  LRMOE_CHECK(await(step, h, rooms));
+  return lrmoeDeviceRouteTake(step);
+}
+
+/* Flags of every expert that this rank is told of, on the host. */
+static lrmoeResult_t takeExperts(struct lrmoeStep *step,
+                                 const struct lrmoeHomes *h,
+                                 const uint8_t *flags, const int32_t *tokens) {
+  int32_t rank = step->layer->comm->rank;
+  int32_t *work = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch, step->plan->pairs, &work));
+  for (int32_t e = 0; e < step->plan->numExperts; e++) {
+    struct lrmoeMoves moves = {e, flags, NULL, work};
+    if (lrmoeHomeNumTokens(step, e, rank))
+      moves.tokens = tokens + h->tokenFirsts[e];
+    if (!lrmoeSelectHasReplicas(step, e) || lrmoeHomeTellsAll(step, e, rank))
+      LRMOE_CHECK(lrmoeSelectTake(step, &moves));
+    flags += lrmoeSelectNumPairs(step, e);
+  }
+  return lrmoeSuccess;
+}
+
+/* The host works the route out. */
+static lrmoeResult_t takeOnHost(struct lrmoeStep *step,
+                                const struct lrmoeHomes *h,
+                                const struct rooms *rooms) {
+  uint8_t *flags = NULL;
+  int32_t *tokens = NULL;
+  const int32_t *brought =
+      step->route.tokens + step->instanceOffsets[step->numInstances];
+  step->route = (struct lrmoeDeviceRoute){0};
+  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayFlags, rooms->flags,
+                                step->plan->pairs, &flags));
+  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayAllKeys, brought,
+                                totalOf(h, lrmoeHomeMovedIn) * word, &tokens));
+  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
+                                step->numPairs * word, &step->keys));
+  LRMOE_CHECK(await(step, h, rooms));
+  return takeExperts(step, h, flags, tokens);
+}
+
 lrmoeResult_t lrmoeDeviceSelectHome(struct lrmoeStep *step) {
   struct lrmoeHomes h = {0};
   struct rooms rooms;
-  unsigned char *tags = NULL;
   LRMOE_CHECK(lrmoeHomesLayOut(step, &h));
   LRMOE_CHECK(reserveRooms(step, &h, &rooms));
   LRMOE_CHECK(sendKeys(step, &h, &rooms));
   LRMOE_CHECK(selectHere(step, &h, &rooms));
   LRMOE_CHECK(sendBits(step, &h, &rooms));
-  const struct lrmoeDeviceSelected selected = {rooms.flags, step->route.tokens,
-                                               h.tokenFirsts};
-  LRMOE_CHECK(lrmoeDeviceRouteCount(step, &selected));
-  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayScratch2, rooms.tags,
-                                totalOf(&h, lrmoeHomeTagsIn), &tags));
-  LRMOE_CHECK(lrmoeStepSynchronize(step));
-  LRMOE_CHECK(lrmoeSelectCheckTags(step, tags, h.messages[lrmoeHomeTagsIn]));
-  return lrmoeDeviceRouteTake(step);
+  if (lrmoeDeviceRouteIsPossible(step)) return routeHere(step, &h, &rooms);
+  return takeOnHost(step, &h, &rooms);
 }

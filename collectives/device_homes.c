@@ -21,21 +21,18 @@ static int isHome(const struct lrmoeStep *step, int32_t e, int32_t r) {
   return step->plan->homes[e] == r;
 }
 
-/* Whether rank r is told of all pairs of e: as source or executor of an expert
- * with replicas, or as its home. */
-static int getsAll(const struct lrmoeStep *step, int32_t e, int32_t r) {
+int lrmoeHomeTellsAll(const struct lrmoeStep *step, int32_t e, int32_t r) {
   return isHome(step, e, r) ||
          (lrmoeSelectHasReplicas(step, e) &&
           (demandOf(step, e, r) || lrmoeSelectHasInstance(step, e, r)));
 }
 
 static int64_t numFlags(const struct lrmoeStep *step, int32_t e, int32_t r) {
-  if (!getsAll(step, e, r)) return demandOf(step, e, r);
+  if (!lrmoeHomeTellsAll(step, e, r)) return demandOf(step, e, r);
   return lrmoeSelectNumPairs(step, e);
 }
 
-/* Tokens that go to rank r with them. */
-static int64_t numTokens(const struct lrmoeStep *step, int32_t e, int32_t r) {
+int64_t lrmoeHomeNumTokens(const struct lrmoeStep *step, int32_t e, int32_t r) {
   int needs = lrmoeSelectMayMove(step, e) && lrmoeSelectHasInstance(step, e, r);
   return needs ? lrmoeSelectNumPairs(step, e) : 0;
 }
@@ -116,14 +113,16 @@ static void talkToHome(const struct lrmoeStep *step, struct lrmoeHomes *h,
     int64_t numMoving = lrmoeSelectMayMove(step, e) ? count : 0;
     int64_t flags = numFlags(step, e, rank);
     int64_t flagFirst =
-        flagFirsts[e] + (getsAll(step, e, rank) ? 0 : baseOf(step, e, rank));
+        flagFirsts[e] +
+        (lrmoeHomeTellsAll(step, e, rank) ? 0 : baseOf(step, e, rank));
     addPiece(h, lrmoeHomeListKeysOut, first,
              addWords(h, lrmoeHomeKeysOut, r, count), count);
     addPiece(h, lrmoeHomeListTokensOut, first,
              addWords(h, lrmoeHomeTokensOut, r, numMoving), numMoving);
     addPiece(h, lrmoeHomeListBitsIn, flagFirst,
              addWords(h, lrmoeHomeBitsIn, r, wordsOf(flags)), flags);
-    int64_t tokens = addWords(h, lrmoeHomeMovedIn, r, numTokens(step, e, rank));
+    int64_t tokens =
+        addWords(h, lrmoeHomeMovedIn, r, lrmoeHomeNumTokens(step, e, rank));
     for (int32_t s = 0; s < step->plan->numRanks; s++)
       h->tokenFirsts[(int64_t)s * step->plan->numExperts + e] =
           tokens + baseOf(step, e, s);
@@ -143,13 +142,14 @@ static void talkToRank(const struct lrmoeStep *step, struct lrmoeHomes *h,
     int mayMove = lrmoeSelectMayMove(step, e);
     int64_t numMoving = mayMove ? count : 0;
     int64_t flags = numFlags(step, e, r);
-    int64_t moved = numTokens(step, e, r);
+    int64_t moved = lrmoeHomeNumTokens(step, e, r);
     addPiece(h, lrmoeHomeListKeysIn, addWords(h, lrmoeHomeKeysIn, r, count),
              first + base, count);
     addPiece(h, lrmoeHomeListTokensIn,
              addWords(h, lrmoeHomeTokensIn, r, numMoving), token + base,
              numMoving);
-    addPiece(h, lrmoeHomeListBitsOut, first + (getsAll(step, e, r) ? 0 : base),
+    addPiece(h, lrmoeHomeListBitsOut,
+             first + (lrmoeHomeTellsAll(step, e, r) ? 0 : base),
              addWords(h, lrmoeHomeBitsOut, r, wordsOf(flags)), flags);
     addPiece(h, lrmoeHomeListMovedOut, token,
              addWords(h, lrmoeHomeMovedOut, r, moved), moved);

@@ -58,6 +58,11 @@ struct lrmoeHomes {
 lrmoeResult_t lrmoeHomesLayOut(struct lrmoeStep *step,
                                struct lrmoeHomes *homes);
 
+/* Whether rank r is told of all pairs of e: as source or executor of an expert
+ * with replicas, or as its home; and how many tokens go to it with them. */
+int lrmoeHomeTellsAll(const struct lrmoeStep *step, int32_t e, int32_t r);
+int64_t lrmoeHomeNumTokens(const struct lrmoeStep *step, int32_t e, int32_t r);
+
 /* Where the device has a part of the table. */
 static inline const int64_t *lrmoeHomeThere(const struct lrmoeHomes *h,
                                             const int64_t *at) {

@@ -251,8 +251,9 @@ static lrmoeResult_t tabulateRest(struct lrmoeStep *step,
   int64_t numRanks = step->plan->numRanks;
   int64_t numLists = numRanks * step->numInstances;
   const int64_t *host = step->arrays[lrmoeArrayRouteTable].data;
-  struct tables all = tablesAt(
-      (int64_t *)host + numTables * 2 * step->plan->numInstances, 2 * numLists);
+  struct tables all = tablesAt((int64_t *)host + (int64_t)numTables * 2 *
+                                                     step->plan->numInstances,
+                               2 * numLists);
   int64_t words = (numTables + 1) * numLists + 1;
   int64_t *table = NULL; /* tables, but for marked, offsets, shifts */
   int64_t *device = NULL;

@@ -33,7 +33,8 @@ lrmoeResult_t lrmoeDeviceRouteTake(struct lrmoeStep *step);
 /* Selection of all pairs, for lrmoeMetricAll, and the count of its route. */
 lrmoeResult_t lrmoeDeviceKeepAll(struct lrmoeStep *step);
 
-/* Selection at the experts' homes, and the count of its route. */
+/* Selection at the experts' homes, and what follows from it: the count of the
+ * route, or the host's way of it. */
 lrmoeResult_t lrmoeDeviceSelectHome(struct lrmoeStep *step);
 
 /* Enqueues the handoff, the lists of the rows that cross, and what the way

@@ -9,8 +9,7 @@
  * the moves out as after the other way of selection.  Lengths follow from
  * demand and plan on both ends.
  *
- * This is the host's; a device that works the route out does the same without
- * it (device_home.c). */
+ * This is for a host's memory; devices do the same in device_home.c. */
 #include "collectives/device_route.h"
 #include "collectives/reroute.h"
 #include "collectives/select.h"
@@ -256,7 +255,7 @@ static lrmoeResult_t takeAnswer(struct lrmoeStep *step, struct homes *h,
 
 lrmoeResult_t lrmoeSelectHome(struct lrmoeStep *step) {
   struct homes h;
-  if (lrmoeDeviceRouteIsPossible(step)) return lrmoeDeviceSelectHome(step);
+  if (!step->layer->backend->isHost) return lrmoeDeviceSelectHome(step);
   LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
                                 step->numPairs * (int64_t)sizeof *step->keys,
                                 &step->keys));
