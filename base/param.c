@@ -65,8 +65,7 @@ static const struct paramEntry params[lrmoeNumParams] = {
         NUMBER("LRMOE_GATHER_RANKS", 0, 0, 65536,
                "Up to this many ranks lrmoeSelect gathers all scores on every "
                "rank (one round); beyond, scores go to the experts' homes "
-               "(two rounds, fewer bytes, by way of the host). 0: 4, or 16 on "
-               "a device."),
+               "(two rounds, fewer bytes). 0: 4, or 16 on a device."),
     [lrmoeParamFused] =
         NUMBER("LRMOE_FUSED", 1, 0, 1,
                "Whether lrmoeSelectPackSend and lrmoeReturn on a device write "

@@ -5,6 +5,7 @@
  * alpha); the executor has g W2 and phi, and <g, W2 phi> = <g W2, phi>. */
 #include "collectives/alpha.h"
 
+#include "collectives/device_route.h"
 #include "collectives/replica.h"
 #include "collectives/route.h"
 
@@ -85,10 +86,21 @@ struct restOfPairs {
   int64_t count;
 };
 
+static lrmoeResult_t listRestOnDevice(struct lrmoeStep *step,
+                                      struct restOfPairs *rest) {
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut, step->numInstances + 1,
+                            &rest->firsts));
+  LRMOE_CHECK(lrmoeDeviceRouteRest(step, rest->firsts, &rest->rows));
+  rest->count = rest->firsts[step->numInstances];
+  rest->fwdRows = rest->rows + rest->count;
+  return lrmoeSuccess;
+}
+
 static lrmoeResult_t listRest(struct lrmoeStep *step,
                               struct restOfPairs *rest) {
   int64_t numLocal = step->instanceOffsets[step->numInstances];
   int64_t *rows = NULL; /* then fwdRows, then firsts */
+  if (step->route.flags) return listRestOnDevice(step, rest);
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut,
                             2 * numLocal + step->numInstances + 1, &rows));
   int64_t *fwdRows = rows + numLocal;

@@ -260,9 +260,10 @@ lrmoeResult_t lrmoeSelectionFetch(struct lrmoeStep *step) {
   uint8_t *flags = NULL;
   uint8_t *kept = NULL;
   if (!step->route.flags || step->kept) return lrmoeSuccess;
-  LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
-                                step->numPairs * (int64_t)sizeof *step->keys,
-                                &step->keys));
+  if (step->config.metric != lrmoeMetricAll)
+    LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
+                                  step->numPairs * (int64_t)sizeof *step->keys,
+                                  &step->keys));
   LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayFlags, step->route.flags,
                                 step->plan->pairs, &flags));
   LRMOE_CHECK(lrmoeStepSynchronize(step));

@@ -10,6 +10,7 @@
  *   Executor  two ranges per (instance, source), in the order of the handoff;
  *             items are local pairs, and behind them pairs of all ranks that
  *             may move here. */
+#include "collectives/compact.h"
 #include "collectives/device_layout.h"
 #include "collectives/route.h"
 #include "collectives/select.h"
@@ -21,15 +22,20 @@ struct tables {
   int64_t *counts;
   int64_t *placeFirsts;
   int64_t *wanted;
+  int64_t *marked;
 };
 
 enum {
-  numTables = 5
+  numTables = 6
 };
 
 static struct tables tablesAt(int64_t *at, int64_t numLists) {
-  return (struct tables){at, at + numLists, at + 2 * numLists,
-                         at + 3 * numLists, at + 4 * numLists};
+  return (struct tables){at,
+                         at + numLists,
+                         at + 2 * numLists,
+                         at + 3 * numLists,
+                         at + 4 * numLists,
+                         at + 5 * numLists};
 }
 
 /* A range, whose places begin at `placeFirst`. */
@@ -41,18 +47,25 @@ struct range {
   int64_t wanted;
 };
 
-static void addRange(const struct tables *tables, int64_t l,
-                     const struct range *range, int64_t *most) {
+static int64_t stayed(void) {
+  return LRMOE_WANT(lrmoeLabelStayed, 1);
+}
+
+/* With router gradient executor every pair needs its row of g where forward ran
+ * it. */
+static int64_t markedOf(const struct lrmoeStep *step, int64_t wanted) {
+  int marksAll = step->layer->routerGrad == lrmoeRouterGradExecutor;
+  return marksAll && wanted == stayed() ? LRMOE_WANT(0, 256) : wanted;
+}
+
+static void addRange(const struct lrmoeStep *step, const struct tables *tables,
+                     int64_t l, const struct range *range) {
   tables->flagFirsts[l] = range->flagFirst;
   tables->itemFirsts[l] = range->itemFirst;
   tables->counts[l] = range->count;
   tables->placeFirsts[l] = range->placeFirst;
   tables->wanted[l] = range->wanted;
-  if (range->count > *most) *most = range->count;
-}
-
-static int64_t stayed(void) {
-  return LRMOE_WANT(lrmoeLabelStayed, 1);
+  tables->marked[l] = markedOf(step, range->wanted);
 }
 
 /* Those that come with x to instance i of the plan, of expert e. */
@@ -66,27 +79,31 @@ static int hasX(const struct lrmoeStep *step, int32_t e) {
          lrmoeSelectMayMove(step, e);
 }
 
-/* This rank's pairs of expert e, whose flags begin at `first`, with regard to
- * instance i: two ranges, l and l + 1. */
-static void addOwn(struct lrmoeStep *step, const struct tables *tables,
+/* This rank's pairs of expert e with regard to instance i: two ranges, l and
+ * l + 1. */
+static void addOwn(const struct lrmoeStep *step, const struct tables *tables,
                    int64_t l, int32_t e, int32_t i) {
   const struct lrmoePlan *plan = step->plan;
   int32_t rank = step->layer->comm->rank;
   int64_t cell = (int64_t)rank * plan->numExperts + e;
   int64_t flagFirst = step->route.flagFirsts[e] + step->sourceBase[cell];
   int64_t place = plan->instanceRanks[i] * step->numTokens;
-  int64_t *most = &step->route.ownMost;
   struct lrmoeRange forward = lrmoeRouteRange(step, rank, e, i);
-  addRange(tables, l,
-           &(struct range){flagFirst + forward.low,
-                           step->expertOffsets[e] + forward.low,
-                           forward.high - forward.low, place, stayed()},
-           most);
-  addRange(tables, l + 1,
-           &(struct range){flagFirst, step->expertOffsets[e],
-                           hasX(step, e) ? step->demand[cell] : 0, place,
-                           movedTo(step, e, i)},
-           most);
+  const struct range stays = {flagFirst + forward.low,
+                              step->expertOffsets[e] + forward.low,
+                              forward.high - forward.low, place, stayed()};
+  const struct range comes = {flagFirst, step->expertOffsets[e],
+                              hasX(step, e) ? step->demand[cell] : 0, place,
+                              movedTo(step, e, i)};
+  addRange(step, tables, l, &stays);
+  addRange(step, tables, l + 1, &comes);
+}
+
+static int64_t largest(const int64_t *counts, int64_t numLists) {
+  int64_t most = 0;
+  for (int64_t l = 0; l < numLists; l++)
+    if (counts[l] > most) most = counts[l];
+  return most;
 }
 
 /* Ranges of the source; rankLists [G + 1]: of each executor. */
@@ -105,6 +122,7 @@ static void tabulateSource(struct lrmoeStep *step, const struct tables *tables,
       }
   }
   rankLists[plan->numRanks] = l;
+  step->route.ownMost = largest(tables->counts, l);
 }
 
 /* What stayed of a segment, whose flags begin at `first` for local pair 0. */
@@ -146,10 +164,12 @@ static void tabulateExecutor(struct lrmoeStep *step,
           stayedRange(&step->segments[(int64_t)s * step->numInstances + j],
                       first, s * step->layer->maxTokens);
       struct range moved = movedRange(step, j, s, &forward);
-      addRange(tables, l, &forward, &step->route.localMost);
-      addRange(tables, l + numRanks, &moved, &step->route.localMost);
+      addRange(step, tables, l, &forward);
+      addRange(step, tables, l + numRanks, &moved);
     }
   }
+  step->route.localMost =
+      largest(tables->counts, 2 * (int64_t)step->numInstances * numRanks);
 }
 
 /* Where the flags of each expert begin. */
@@ -212,4 +232,84 @@ struct lrmoeFlagged lrmoeDeviceFlagged(const struct lrmoeStep *step,
       .placeFirsts = tables.placeFirsts,
       .offsets = isOwn ? at->ownOffsets : at->localOffsets,
   };
+}
+
+/* Items that a range of forward's pairs has left once those that stayed are
+ * gone. */
+static int64_t restOf(int64_t count, const int64_t *list) {
+  return count - (list[1] - list[0]);
+}
+
+/* Lists of the local pairs that did not stay, by (instance, source), and how far
+ * from one sequence of rows each source's stretch lies, which is behind the
+ * offsets. */
+static lrmoeResult_t tabulateRest(struct lrmoeStep *step,
+                                  const int64_t *localOffsets,
+                                  struct lrmoeFlagged *lists, int64_t *firsts) {
+  int64_t stride =
+      lrmoeWindowStride(&step->layer->recv, (int)step->plan->numRanks);
+  int64_t numRanks = step->plan->numRanks;
+  int64_t numLists = numRanks * step->numInstances;
+  const int64_t *host = step->arrays[lrmoeArrayRouteTable].data;
+  struct tables all = tablesAt((int64_t *)host + (int64_t)numTables * 2 *
+                                                     step->plan->numInstances,
+                               2 * numLists);
+  int64_t words = (numTables + 1) * numLists + 1;
+  int64_t *table = NULL; /* tables, but for marked, offsets, shifts */
+  int64_t *device = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRestTable, words, &table));
+  struct tables rest = tablesAt(table, numLists);
+  int64_t *offsets = rest.marked;
+  offsets[0] = 0;
+  for (int64_t l = 0; l < numLists; l++) {
+    int64_t from = l / numRanks * 2 * numRanks + l % numRanks;
+    rest.flagFirsts[l] = all.flagFirsts[from];
+    rest.itemFirsts[l] = all.itemFirsts[from];
+    rest.counts[l] = all.counts[from];
+    rest.placeFirsts[l] = all.placeFirsts[from];
+    rest.wanted[l] = LRMOE_WANT(lrmoeLabelMoved, 255); /* and dropped */
+    offsets[l + 1] = offsets[l] + restOf(all.counts[from], localOffsets + from);
+    offsets[numLists + 1 + l] =
+        l % numRanks * stride - step->backRecvOffsets[l % numRanks];
+  }
+  for (int32_t j = 0; j <= step->numInstances; j++)
+    firsts[j] = offsets[j * numRanks];
+  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayRestTable, words, table, &device));
+  rest = tablesAt(device, numLists);
+  *lists = (struct lrmoeFlagged){.numLists = numLists,
+                                 .maxItems = step->route.localMost,
+                                 .flagFirsts = rest.flagFirsts,
+                                 .itemFirsts = rest.itemFirsts,
+                                 .counts = rest.counts,
+                                 .wanted = rest.wanted,
+                                 .flags = step->route.flags,
+                                 .places = step->route.tokens,
+                                 .placeFirsts = rest.placeFirsts,
+                                 .offsets = rest.marked};
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeDeviceRouteRest(struct lrmoeStep *step, int64_t *firsts,
+                                   int64_t **rows) {
+  const struct lrmoeBackend *backend = step->layer->backend;
+  const struct lrmoeDeviceLayout at =
+      lrmoeDeviceLayoutAt(step, step->blocks[lrmoeBlockRoute].data);
+  const struct lrmoeDeviceLayout host =
+      lrmoeDeviceLayoutAt(step, step->route.counts);
+  struct lrmoeFlagged lists;
+  LRMOE_CHECK(tabulateRest(step, host.localOffsets, &lists, firsts));
+  int64_t count = firsts[step->numInstances];
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockIndices,
+                                    2 * count * (int64_t)sizeof **rows, rows));
+  lists.listPlaces = *rows;
+  lists.list = *rows + count;
+  LRMOE_RUN(backend, listFlagged, &lists, step->stream);
+  LRMOE_RUN(backend, gatherIndices, count, *rows, at.localNumbers, *rows,
+            step->stream);
+  if (!step->isFused) return lrmoeSuccess;
+  const struct lrmoeShifts spread = {lists.numLists, lists.maxItems,
+                                     lists.offsets,
+                                     lists.offsets + lists.numLists + 1, *rows};
+  LRMOE_RUN(backend, shiftLists, &spread, step->stream);
+  return lrmoeSuccess;
 }

@@ -29,11 +29,8 @@ int lrmoeDeviceRouteHasX(const struct lrmoeStep *step) {
 
 int lrmoeDeviceRouteIsPossible(const struct lrmoeStep *step) {
   const struct lrmoeLayer *layer = step->layer;
-  return !layer->backend->isHost && step->config.metric != lrmoeMetricAll &&
-         step->config.scope != lrmoeScopeLayer &&
+  return !layer->backend->isHost && step->config.scope != lrmoeScopeLayer &&
          step->config.wire == lrmoeWireDedup &&
-         layer->comm->numRanks <= layer->gatherRanks &&
-         layer->routerGrad != lrmoeRouterGradExecutor &&
          mostInstances(step->plan) <= lrmoeMaxLabelled;
 }
 
@@ -140,6 +137,10 @@ struct lrmoeDeviceLayout lrmoeDeviceLayoutAt(const struct lrmoeStep *step,
 
 /* ---- Counting ---- */
 
+static int hasKeys(const struct lrmoeStep *step) {
+  return step->config.metric != lrmoeMetricAll;
+}
+
 static lrmoeResult_t countSide(struct lrmoeStep *step,
                                const struct lrmoeDeviceLayout *at, int isOwn) {
   int side = isOwn ? ownG : localG;
@@ -147,10 +148,10 @@ static lrmoeResult_t countSide(struct lrmoeStep *step,
       .lists = lrmoeDeviceFlagged(step, at, isOwn),
       .marks = marksAt(at, side),
       .xMarks = at->hasX ? marksAt(at, side + ownX) : NULL,
-      .keys = isOwn ? step->deviceKeys : NULL,
+      .keys = isOwn && hasKeys(step) ? step->deviceKeys : NULL,
       .dropped = at->dropped,
   };
-  count.marked = count.lists.wanted;
+  count.marked = count.lists.wanted + count.lists.numLists;
   LRMOE_RUN(step->layer->backend, countFlagged, &count, step->stream);
   return lrmoeSuccess;
 }
@@ -231,7 +232,7 @@ static void takeStats(struct lrmoeStep *step,
   step->stats.executedKept = at->localOffsets[at->numLocal];
   for (int64_t l = numRanks; l < at->numLocal; l += 2 * numRanks)
     step->stats.movedIn += at->localOffsets[l + numRanks] - at->localOffsets[l];
-  for (int64_t l = 0; l < at->numOwn; l += 2)
+  for (int64_t l = 0; l < at->numOwn && hasKeys(step); l += 2)
     step->stats.nonFiniteDropped += at->dropped[l];
 }
 
@@ -258,4 +259,30 @@ lrmoeResult_t lrmoeDeviceRouteTake(struct lrmoeStep *step) {
       memset(rows[side], 0, bytes);
   takeStats(step, &at);
   return lrmoeSuccess;
+}
+
+/* ---- All pairs ---- */
+
+lrmoeResult_t lrmoeDeviceKeepAll(struct lrmoeStep *step) {
+  const int64_t numPairs = step->plan->pairs;
+  const int64_t table[] = {0, numPairs, numPairs}; /* offsets, quota */
+  int64_t numLocal = step->instanceOffsets[step->numInstances];
+  int64_t *device = NULL;
+  struct lrmoeDeviceSelected selected = {NULL, NULL, NULL};
+  struct lrmoeSelection all = {.numSegments = 1, .maxPairs = numPairs};
+  LRMOE_CHECK(
+      lrmoeStepReserveBlock(step, lrmoeBlockFlags, numPairs, &selected.flags));
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockTokens,
+                                    numLocal * (int64_t)sizeof *selected.tokens,
+                                    &selected.tokens));
+  LRMOE_CHECK(
+      lrmoeStepUpload(step, lrmoeArraySelection, table, sizeof table, &device));
+  LRMOE_CHECK(lrmoeSelectReserveWork(step, &all));
+  all.offsets = device;
+  all.quotas = device + 2;
+  all.flags = selected.flags;
+  LRMOE_RUN(step->layer->backend, selectTop, &all, step->stream);
+  LRMOE_CHECK(lrmoeDeviceRouteCount(step, &selected));
+  LRMOE_CHECK(lrmoeStepSynchronize(step));
+  return lrmoeDeviceRouteTake(step);
 }

@@ -30,6 +30,13 @@ lrmoeResult_t lrmoeDeviceRouteCount(struct lrmoeStep *step,
                                     const struct lrmoeDeviceSelected *selected);
 lrmoeResult_t lrmoeDeviceRouteTake(struct lrmoeStep *step);
 
+/* Selection of all pairs, for lrmoeMetricAll, and the count of its route. */
+lrmoeResult_t lrmoeDeviceKeepAll(struct lrmoeStep *step);
+
+/* Selection at the experts' homes, and what follows from it: the count of the
+ * route, or the host's way of it. */
+lrmoeResult_t lrmoeDeviceSelectHome(struct lrmoeStep *step);
+
 /* Enqueues the handoff, the lists of the rows that cross, and what the way
  * back needs; counts are known. */
 lrmoeResult_t lrmoeDeviceRouteLists(struct lrmoeStep *step);
@@ -42,6 +49,12 @@ lrmoeResult_t lrmoeDeviceRouteAlphas(struct lrmoeStep *step, float *alphas);
 /* Device: this rank's kept pairs, in the order in which their words come home
  * (as many as step->keptOffsets ends with). */
 lrmoeResult_t lrmoeDeviceRoutePairs(struct lrmoeStep *step, int64_t **pairs);
+
+/* Device: of this rank's forward pairs those that did not stay, by instance;
+ * firsts [numInstances + 1]: where each one's begin.  *rows: their rows of g,
+ * and behind these their places in the forward pass. */
+lrmoeResult_t lrmoeDeviceRouteRest(struct lrmoeStep *step, int64_t *firsts,
+                                   int64_t **rows);
 
 /* Rows of g lie in a stretch per source, not in one sequence; and so do rows
  * of dx at their source, `stride` rows each. */

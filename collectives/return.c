@@ -35,18 +35,28 @@ static lrmoeResult_t packDAlpha(struct lrmoeStep *step, float **send,
   return lrmoeSuccess;
 }
 
+/* Source: all pairs in wire order; device. */
+static lrmoeResult_t listAll(struct lrmoeStep *step, int64_t **device) {
+  int64_t count = step->numPairs;
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockIndices,
+                                    count * (int64_t)sizeof **device, device));
+  LRMOE_RUN(step->layer->backend, gatherIndices, count, step->device.wire,
+            step->device.sorted, *device, step->stream);
+  return lrmoeSuccess;
+}
+
 /* Source: pairs in the order in which their d(alpha) comes; device. */
 static lrmoeResult_t listDAlpha(struct lrmoeStep *step, int64_t **device,
                                 int64_t *count) {
   int isExecutor = step->layer->routerGrad == lrmoeRouterGradExecutor;
-  const int64_t *order = isExecutor ? step->wire : step->keptWire;
   int64_t *pairs = NULL;
   *count =
       isExecutor ? step->numPairs : step->keptOffsets[step->plan->numRanks];
+  if (isExecutor) return listAll(step, device);
   if (step->route.flags) return lrmoeDeviceRoutePairs(step, device);
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsIn, *count, &pairs));
   for (int64_t i = 0; i < *count; i++)
-    pairs[i] = step->sorted[order[i]];
+    pairs[i] = step->sorted[step->keptWire[i]];
   return LRMOE_UPLOAD(step, lrmoeArrayWordsIn, *count, pairs, device);
 }
 

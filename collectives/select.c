@@ -135,11 +135,13 @@ static void countKept(struct lrmoeStep *step) {
 }
 
 static lrmoeResult_t selectPairs(struct lrmoeStep *step, const void *g) {
-  if (!lrmoeDeviceRouteIsPossible(step)) {
+  int isOnDevice = lrmoeDeviceRouteIsPossible(step);
+  if (!isOnDevice) {
     LRMOE_CHECK(reserveKept(step));
     LRMOE_CHECK(lrmoeRerouteBegin(step));
   }
   if (step->config.metric == lrmoeMetricAll) {
+    if (isOnDevice) return lrmoeDeviceKeepAll(step);
     keepAll(step);
     return lrmoeSuccess;
   }

@@ -15,6 +15,9 @@ uint64_t lrmoeSelectTag(const struct lrmoeStep *step);
 
 int lrmoeSelectHasReplicas(const struct lrmoeStep *step, int32_t expert);
 
+int lrmoeSelectHasInstance(const struct lrmoeStep *step, int32_t expert,
+                           int32_t rank);
+
 /* Whether kept pairs of the expert may go to another instance. */
 int lrmoeSelectMayMove(const struct lrmoeStep *step, int32_t expert);
 
@@ -45,6 +48,10 @@ struct lrmoeStretch lrmoeSelectStretch(const struct lrmoeStep *step,
 /* flags [n[e]] from keys [n[e]], in (source, ordinal) order. */
 void lrmoeSelectExpert(const struct lrmoeStep *step, int32_t expert,
                        uint32_t *keys, uint8_t *flags);
+
+/* Room for a selection on the device. */
+lrmoeResult_t lrmoeSelectReserveWork(struct lrmoeStep *step,
+                                     struct lrmoeSelection *selection);
 
 /* Flags of this rank's own pairs of an expert, by ordinal; none of them moves
  * (lrmoeSelectTake corrects it where they do). */

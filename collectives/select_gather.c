@@ -86,7 +86,9 @@ static lrmoeResult_t layOut(struct lrmoeStep *step, struct gathered *all) {
                                     &all->deviceKeys));
   LRMOE_CHECK(lrmoeStepReserveBlock(
       step, lrmoeBlockHeads, all->headOffsets[numRanks], &all->deviceHeads));
-  int64_t numLocal = step->instanceOffsets[step->numInstances];
+  int64_t numLocal = lrmoeDeviceRouteIsPossible(step)
+                         ? step->instanceOffsets[step->numInstances]
+                         : 0;
   int64_t tokenBytes = (numLocal + all->tokenOffsets[numRanks]) *
                        (int64_t)sizeof *all->tokenRoom;
   LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockTokens, tokenBytes,
@@ -207,6 +209,7 @@ static lrmoeResult_t selectOnDevice(struct lrmoeStep *step,
   selection.pieces.to = byExpert;
   selection.args.keys = byExpert;
   selection.args.flags = deviceFlags;
+  LRMOE_CHECK(lrmoeSelectReserveWork(step, &selection.args));
   LRMOE_RUN(backend, copyPieces, &selection.pieces, step->stream);
   LRMOE_RUN(backend, selectTop, &selection.args, step->stream);
   *flags = deviceFlags;

@@ -7,7 +7,10 @@
  * its kept pairs: then the bits of all pairs go to every rank that is a source
  * or an executor of the expert, and to executors all tokens, so that each works
  * the moves out as after the other way of selection.  Lengths follow from
- * demand and plan on both ends. */
+ * demand and plan on both ends.
+ *
+ * This is for a host's memory; devices do the same in device_home.c. */
+#include "collectives/device_route.h"
 #include "collectives/reroute.h"
 #include "collectives/select.h"
 
@@ -46,14 +49,6 @@ static int64_t demandOf(const struct lrmoeStep *step, int32_t e, int32_t s) {
   return step->demand[(int64_t)s * step->plan->numExperts + e];
 }
 
-static int hasInstance(const struct lrmoeStep *step, int32_t e, int32_t r) {
-  const struct lrmoePlan *plan = step->plan;
-  for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
-       i++)
-    if (plan->instanceRanks[i] == r) return 1;
-  return 0;
-}
-
 /* What source s sends to the home of e ... */
 static int64_t keyBytes(const struct lrmoeStep *step, int32_t e, int32_t s) {
   int64_t each = lrmoeSelectMayMove(step, e) ? 8 : 4;
@@ -63,11 +58,11 @@ static int64_t keyBytes(const struct lrmoeStep *step, int32_t e, int32_t s) {
 /* ... and what comes back: bits of all pairs, or of its own. */
 static int getsAllBits(const struct lrmoeStep *step, int32_t e, int32_t r) {
   return lrmoeSelectHasReplicas(step, e) &&
-         (demandOf(step, e, r) || hasInstance(step, e, r));
+         (demandOf(step, e, r) || lrmoeSelectHasInstance(step, e, r));
 }
 
 static int getsTokens(const struct lrmoeStep *step, int32_t e, int32_t r) {
-  return lrmoeSelectMayMove(step, e) && hasInstance(step, e, r);
+  return lrmoeSelectMayMove(step, e) && lrmoeSelectHasInstance(step, e, r);
 }
 
 static int64_t answerBytes(const struct lrmoeStep *step, int32_t e, int32_t r) {
@@ -260,6 +255,7 @@ static lrmoeResult_t takeAnswer(struct lrmoeStep *step, struct homes *h,
 
 lrmoeResult_t lrmoeSelectHome(struct lrmoeStep *step) {
   struct homes h;
+  if (!step->layer->backend->isHost) return lrmoeDeviceSelectHome(step);
   LRMOE_CHECK(lrmoeStepDownload(step, lrmoeArrayKeys, step->deviceKeys,
                                 step->numPairs * (int64_t)sizeof *step->keys,
                                 &step->keys));

@@ -9,6 +9,15 @@ int lrmoeSelectHasReplicas(const struct lrmoeStep *step, int32_t expert) {
   return offsets[1] - offsets[0] > 1;
 }
 
+int lrmoeSelectHasInstance(const struct lrmoeStep *step, int32_t expert,
+                           int32_t rank) {
+  const struct lrmoePlan *plan = step->plan;
+  for (int32_t i = plan->instanceOffsets[expert];
+       i < plan->instanceOffsets[expert + 1]; i++)
+    if (plan->instanceRanks[i] == rank) return 1;
+  return 0;
+}
+
 int lrmoeSelectMayMove(const struct lrmoeStep *step, int32_t expert) {
   return lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, expert);
 }
@@ -138,4 +147,16 @@ void lrmoeSelectExpert(const struct lrmoeStep *step, int32_t expert,
                    flags + first);
     first += stretch.numPairs;
   }
+}
+
+lrmoeResult_t lrmoeSelectReserveWork(struct lrmoeStep *step,
+                                     struct lrmoeSelection *selection) {
+  int64_t bytes =
+      lrmoeSelectionWords(selection->numSegments, selection->maxPairs) *
+      (int64_t)sizeof *selection->work;
+  if (step->layer->backend->isHost) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockSelection, bytes,
+                                    &selection->work));
+  lrmoeMeterAdd(&step->meter, bytes);
+  return lrmoeSuccess;
 }

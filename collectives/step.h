@@ -77,7 +77,9 @@ enum lrmoeStepArray {
   lrmoeArrayKeptSegments,
   lrmoeArrayLengths,     /* of the handoff's lists */
   lrmoeArrayRouteTable,  /* ranges of flags */
+  lrmoeArrayRestTable,   /* of those that were not kept here */
   lrmoeArrayLabels,      /* cells of the pairs that are labelled */
+  lrmoeArrayHomes,       /* what homes are told, and tell */
   lrmoeArrayTokenPieces, /* tokens that go out */
   lrmoeArrayTokenFirsts, /* and where those that come lie */
   lrmoeArrayRouteCounts, /* what is in them */
@@ -100,9 +102,11 @@ enum lrmoeStepBlock {
   lrmoeBlockKeys,
   lrmoeBlockAllKeys, /* of all ranks, as they came and by expert */
   lrmoeBlockFlags,
+  lrmoeBlockSelection, /* work of its kernels */
   lrmoeBlockHeads,
   lrmoeBlockTokens,    /* of local pairs, then of those that may move here */
   lrmoeBlockTokensOut, /* of this rank's pairs that may move */
+  lrmoeBlockBits,      /* answers of homes */
   lrmoeBlockLabels,
   lrmoeBlockDAlpha,
   lrmoeBlockWords,      /* of one phase: words on their way */

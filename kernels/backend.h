@@ -27,7 +27,7 @@
 #include "kernels/lists.h"
 #include "kernels/rows.h"
 
-#define LRMOE_BACKEND_ABI 6
+#define LRMOE_BACKEND_ABI 7
 
 enum lrmoeCopyKind {
   lrmoeCopyToDevice, /* from the host, page-locked for it to be asynchronous */
@@ -114,9 +114,21 @@ struct lrmoeSelection {
   int64_t maxPairs;       /* of a segment */
   const int64_t *offsets; /* [numSegments + 1] */
   const int64_t *quotas;  /* [numSegments] */
-  const uint32_t *keys;
+  const uint32_t *keys;   /* not read where all or none is wanted */
   uint8_t *flags;
+  uint32_t *work; /* room: lrmoeSelectionWords */
 };
+
+/* Several blocks of a device share a segment that is longer. */
+enum {
+  lrmoeLongSegment = 16384,
+  lrmoeLongWords = 3 * 2048 + 64 + 4 * 4
+};
+
+static inline int64_t lrmoeSelectionWords(int64_t numSegments,
+                                          int64_t maxPairs) {
+  return maxPairs > lrmoeLongSegment ? numSegments * lrmoeLongWords : 0;
+}
 
 struct lrmoeBackend {
   int abi;

@@ -63,9 +63,11 @@ lrmoeResult_t lrmoeCudaUnpackBits(const struct lrmoeBits *args,
 lrmoeResult_t lrmoeCudaScores(const struct lrmoeScores *args,
                               lrmoeStream_t stream);
 
-/* select.cu */
+/* select.cu; select_long.cu: segments of any length, by several blocks each */
 lrmoeResult_t lrmoeCudaSelectTop(const struct lrmoeSelection *args,
                                  lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaSelectLong(const struct lrmoeSelection *args,
+                                  lrmoeStream_t stream);
 
 /* lists.cu */
 lrmoeResult_t lrmoeCudaCountFlagged(const struct lrmoeFlagCount *args,

@@ -1,223 +1,45 @@
 /* Exact top-quota selection, a block for a segment: kernels/select.h.
  *
- * The threshold is found digit by digit, highest first (11, 11 and 10 bits):
- * of the keys that share the digits found so far, a histogram of the next one
- * in shared memory tells in which bin the quota-th largest key lies.  When a
- * bin is needed whole, the search ends.  Each warp then owns a contiguous
- * part of the segment: it counts its keys that equal the threshold, learns how
- * many the warps before it have, and writes the flags, ties in ascending
- * order.  Only integers are added, so that the order of threads does not
- * matter; the result is that of a stable sort, as on the CPU.
- *
- * Scores of one expert share few exponents, so that many lanes hit one bin;
- * four histograms, by lane, keep them apart.  One block takes as many passes
- * over a segment as it must, so that a single long segment (global top-k) is
- * limited by what one SM reads.
+ * Long segments, such as those of few experts or of global top-k, are limited
+ * by what one SM reads; they go to select_long.cu.
  *
  * The call may be captured into a graph. */
-#include "kernels/cuda/warps.cuh"
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/selection.cuh"
 
 using namespace lrmoeCuda;
 
-constexpr int digitBits = 11;
-constexpr int numBins = 1 << digitBits;
-constexpr int numHistograms = 4;
-constexpr int lastDigitBits = 32 - 2 * digitBits;
-
 /* Segments up to this length take a small block. */
 constexpr int64_t shortSegment = 2048;
-
-struct SelectShared {
-  uint32_t counts[numBins * numHistograms];
-  uint32_t warpSums[warpLanes];
-  /* What thread 0 or the finder of the bin tells all others. */
-  int64_t begin;
-  uint32_t length;
-  uint32_t quota;
-  uint32_t digit;
-  uint32_t above;
-  uint32_t inBin;
-};
-
-/* The quota-th largest key lies among those with (key & mask) == prefix, of
- * which the `needed` largest are kept. */
-struct Threshold {
-  uint32_t prefix;
-  uint32_t mask;
-  uint32_t needed;
-  uint32_t available;
-};
-
-/* Sum of the values of the threads before this one. */
-template <int threads>
-__device__ __forceinline__ uint32_t sumBefore(uint32_t value,
-                                              SelectShared &shared) {
-  constexpr int numWarps = threads / warpLanes;
-  int lane = laneOf();
-  int warp = static_cast<int>(threadIdx.x) / warpLanes;
-  uint32_t sum = value;
-#pragma unroll
-  for (int step = 1; step < warpLanes; step *= 2) {
-    uint32_t before = __shfl_up_sync(allLanes, sum, step);
-    if (lane >= step) sum += before;
-  }
-  if (lane == warpLanes - 1) shared.warpSums[warp] = sum;
-  __syncthreads();
-  uint32_t others = lane < numWarps && lane < warp ? shared.warpSums[lane] : 0;
-  return __reduce_add_sync(allLanes, others) + sum - value;
-}
-
-template <int threads>
-__device__ __forceinline__ void countDigits(const uint32_t *keys,
-                                            const Threshold &threshold,
-                                            int shift, SelectShared &shared) {
-  for (int i = threadIdx.x; i < numBins * numHistograms; i += threads)
-    shared.counts[i] = 0;
-  __syncthreads();
-  uint32_t histogram = threadIdx.x % numHistograms;
-#pragma unroll 4
-  for (uint32_t i = threadIdx.x; i < shared.length; i += threads) {
-    uint32_t key = __ldg(keys + i);
-    uint32_t bin = key >> shift & (numBins - 1);
-    if ((key & threshold.mask) == threshold.prefix)
-      atomicAdd(&shared.counts[bin * numHistograms + histogram], 1u);
-  }
-  __syncthreads();
-}
-
-/* Bins from the highest down, a few a thread: the one in which the count
- * reaches what is needed. */
-template <int threads>
-__device__ __forceinline__ void findBin(uint32_t needed, SelectShared &shared) {
-  constexpr int binsEach = numBins / threads;
-  uint32_t counts[binsEach];
-  uint32_t sum = 0;
-  int highest = numBins - 1 - static_cast<int>(threadIdx.x) * binsEach;
-#pragma unroll
-  for (int k = 0; k < binsEach; k++) {
-    counts[k] = 0;
-    for (int h = 0; h < numHistograms; h++)
-      counts[k] += shared.counts[(highest - k) * numHistograms + h];
-    sum += counts[k];
-  }
-  uint32_t above = sumBefore<threads>(sum, shared);
-#pragma unroll
-  for (int k = 0; k < binsEach; k++) {
-    if (above < needed && needed <= above + counts[k]) {
-      shared.digit = static_cast<uint32_t>(highest - k);
-      shared.above = above;
-      shared.inBin = counts[k];
-    }
-    above += counts[k];
-  }
-  __syncthreads();
-}
 
 template <int threads>
 __device__ __forceinline__ Threshold findThreshold(const uint32_t *keys,
                                                    SelectShared &shared) {
   Threshold threshold = {0, 0, shared.quota, shared.length};
-  int shift = 32;
+  KeyRange range = {0, shared.length};
 #pragma unroll 1
-  for (int digit = 0; digit < 3; digit++) {
+  for (int digit = 0; digit < numDigits; digit++) {
     if (threshold.needed == threshold.available) break;
-    int bits = digit < 2 ? digitBits : lastDigitBits;
-    shift -= bits;
-    countDigits<threads>(keys, threshold, shift, shared);
-    findBin<threads>(threshold.needed, shared);
-    threshold.prefix |= shared.digit << shift;
-    threshold.mask = ~0u << shift;
-    threshold.needed -= shared.above;
-    threshold.available = shared.inBin;
-    __syncthreads();
+    countDigits<threads>(keys, range, threshold, shiftOf(digit), shared);
+    threshold = refine<threads>(threshold, digit, shared);
   }
   return threshold;
-}
-
-/* A warp's part of the segment. */
-struct Part {
-  uint32_t begin;
-  uint32_t end;
-};
-
-template <int threads>
-__device__ __forceinline__ Part partOfWarp(uint32_t length) {
-  constexpr uint32_t numWarps = threads / warpLanes;
-  uint32_t warp = threadIdx.x / warpLanes;
-  uint32_t size = (length + numWarps - 1) / numWarps;
-  size = (size + warpLanes - 1) / warpLanes * warpLanes;
-  Part part = {warp * size, (warp + 1) * size};
-  if (part.begin > length) part.begin = length;
-  if (part.end > length) part.end = length;
-  return part;
-}
-
-__device__ __forceinline__ uint32_t countEqual(const uint32_t *keys, Part part,
-                                               uint32_t least) {
-  uint32_t count = 0;
-#pragma unroll 4
-  for (uint32_t i = part.begin + laneOf(); i < part.end; i += warpLanes)
-    count += __ldg(keys + i) == least;
-  return count;
-}
-
-/* Keys above `least`, and those equal to it while fewer than `needed` equal
- * ones came before; `rank` of them came before this warp's part. */
-__device__ __forceinline__ void flagTies(const uint32_t *keys, Part part,
-                                         const Threshold &threshold,
-                                         uint32_t rank, uint8_t *flags) {
-  uint32_t lower = (1u << laneOf()) - 1;
-  for (uint32_t first = part.begin; first < part.end; first += warpLanes) {
-    uint32_t i = first + laneOf();
-    uint32_t key = i < part.end ? __ldg(keys + i) : 0;
-    bool isTie = i < part.end && key == threshold.prefix;
-    uint32_t ties = __ballot_sync(allLanes, isTie);
-    bool isKept = isTie ? rank + __popc(ties & lower) < threshold.needed
-                        : key > threshold.prefix;
-    if (i < part.end) lrmoeStore(flags + i, static_cast<uint8_t>(isKept));
-    rank += __popc(ties);
-  }
-}
-
-__device__ __forceinline__ void flagFrom(const uint32_t *keys, Part part,
-                                         uint32_t least, uint8_t *flags) {
-#pragma unroll 4
-  for (uint32_t i = part.begin + laneOf(); i < part.end; i += warpLanes)
-    lrmoeStore(flags + i, static_cast<uint8_t>(__ldg(keys + i) >= least));
-}
-
-__device__ __forceinline__ void flagAll(Part part, uint8_t flag,
-                                        uint8_t *flags) {
-  for (uint32_t i = part.begin + laneOf(); i < part.end; i += warpLanes)
-    lrmoeStore(flags + i, flag);
 }
 
 template <int threads>
 __global__ void __launch_bounds__(threads)
     selectKernel(struct lrmoeSelection args) {
   LRMOE_SHARED(SelectShared, shared);
-  if (threadIdx.x == 0) {
-    shared.begin = lrmoeLoad(args.offsets + blockIdx.x);
-    shared.length = static_cast<uint32_t>(
-        lrmoeLoad(args.offsets + blockIdx.x + 1) - shared.begin);
-    shared.quota = static_cast<uint32_t>(lrmoeLoad(args.quotas + blockIdx.x));
-  }
-  __syncthreads();
+  loadSegment(args, blockIdx.x, shared);
   const uint32_t *keys = args.keys + shared.begin;
   uint8_t *flags = args.flags + shared.begin;
-  Part part = partOfWarp<threads>(shared.length);
-  if (shared.quota == 0 || shared.quota == shared.length) {
-    flagAll(part, shared.quota > 0, flags);
+  KeyRange range = {0, shared.length};
+  if (isAllOrNone(shared)) {
+    flagAll(partOfKeys<threads>(range), shared.quota > 0, flags);
     return;
   }
   Threshold threshold = findThreshold<threads>(keys, shared);
-  if (threshold.needed == threshold.available) {
-    flagFrom(keys, part, threshold.prefix, flags);
-    return;
-  }
-  uint32_t ties = countEqual(keys, part, threshold.prefix);
-  uint32_t before = sumBefore<threads>(ties, shared);
-  flagTies(keys, part, threshold, __shfl_sync(allLanes, before, 0), flags);
+  flagRange<threads>(keys, range, threshold, 0, flags, shared);
 }
 
 template <int threads>
@@ -235,6 +57,8 @@ lrmoeResult_t lrmoeCudaSelectTop(const struct lrmoeSelection *args,
                      static_cast<long long>(args->maxPairs));
   dim3 grid;
   LRMOE_CHECK(gridFor(args->numSegments, 1, &grid));
+  if (args->maxPairs > lrmoeLongSegment)
+    return lrmoeCudaSelectLong(args, stream);
   if (args->maxPairs <= shortSegment) return runSelect<256>(args, grid, stream);
   return runSelect<1024>(args, grid, stream);
 }

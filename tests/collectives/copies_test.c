@@ -59,11 +59,14 @@ static int runCopies(const struct testRank *self) {
   return failed;
 }
 
-/* With and without replicas, whose pairs move, and without saved state. */
+/* With and without replicas, whose pairs move; with and without saved state;
+ * keys gathered, and at home. */
 START_TEST(copiesDoNotGrowWithPairs) {
   struct oracleCase c = manyTokens();
   c.numSlots = _i % 2;
-  c.savedState = _i / 2 ? lrmoeSavedNone : lrmoeSavedFull;
+  c.savedState = _i / 2 % 2 ? lrmoeSavedNone : lrmoeSavedFull;
+  c.gatherRanks = _i / 4 ? 1 : 64;
+  if (_i == 8) c.routerGrad = lrmoeRouterGradExecutor;
   ck_assert(guardedIsWanted());
   ck_assert_int_eq(testRanksRun(c.numRanks, runCopies, &c), 0);
 }
@@ -73,7 +76,7 @@ int main(void) {
   Suite *suite = suite_create("copies");
   TCase *group = tcase_create("copies");
   tcase_set_timeout(group, 120);
-  tcase_add_loop_test(group, copiesDoNotGrowWithPairs, 0, 4);
+  tcase_add_loop_test(group, copiesDoNotGrowWithPairs, 0, 9);
   suite_add_tcase(suite, group);
   return suiteRun(suite);
 }

@@ -84,6 +84,9 @@ static struct segments makeSegments(struct naiveRandom *random, int64_t count,
 static void checkSelection(const struct segments *segments) {
   const int64_t *offsets = segments->offsets->at[onHost];
   struct mirror *flags = mirrorRoom((size_t)offsets[segments->count]);
+  struct mirror *work = mirrorRoom(
+      (size_t)lrmoeSelectionWords(segments->count, segments->longest) *
+      sizeof(uint32_t));
   for (enum side side = onHost; side < numSides; side++) {
     const struct lrmoeSelection args = {
         segments->count,
@@ -92,6 +95,7 @@ static void checkSelection(const struct segments *segments) {
         segments->quotas->at[side],
         segments->keys->at[side],
         flags->at[side],
+        work->at[side],
     };
     ASSERT_RUN(side, selectTop, &args, NULL);
   }
@@ -130,8 +134,20 @@ START_TEST(everyQuotaIsExact) {
 }
 END_TEST
 
-/* One segment of all pairs, as for global top-k. */
+/* Segments that several blocks share, and short ones beside them: around one
+ * and two slices, and one of all pairs, as for global top-k. */
 START_TEST(longSegmentsAreExact) {
+  static const int64_t lengths[] = {lrmoeLongSegment + 1, 24576, 24577};
+  struct naiveRandom random = {(uint64_t)_i + 5};
+  chooseOrder(_i % numOrders);
+  struct segments segments = makeSegments(&random, 1 + _i % 3, lengths[_i % 3],
+                                          (enum kind)(_i % numKinds));
+  checkSelection(&segments);
+  mirrorFreeAll();
+}
+END_TEST
+
+START_TEST(oneLongSegmentIsExact) {
   struct naiveRandom random = {(uint64_t)_i + 5};
   chooseOrder(2 + _i);
   struct segments segments = makeSegments(&random, 1, 70000, (enum kind)_i);
@@ -143,7 +159,7 @@ START_TEST(longSegmentsAreExact) {
 END_TEST
 
 START_TEST(noSegmentsAreLegal) {
-  const struct lrmoeSelection args = {0, 0, NULL, NULL, NULL, NULL};
+  const struct lrmoeSelection args = {0, 0, NULL, NULL, NULL, NULL, NULL};
   ASSERT_RUN(onDevice, selectTop, &args, NULL);
 }
 END_TEST
@@ -154,7 +170,8 @@ int main(void) {
   tcase_set_timeout(tests, 120);
   tcase_add_loop_test(tests, flagsAreTheCpus, 0, 3 * numKinds);
   tcase_add_loop_test(tests, everyQuotaIsExact, 0, numKinds);
-  tcase_add_loop_test(tests, longSegmentsAreExact, 0, 4);
+  tcase_add_loop_test(tests, longSegmentsAreExact, 0, 2 * numKinds);
+  tcase_add_loop_test(tests, oneLongSegmentIsExact, 0, 2);
   tcase_add_test(tests, noSegmentsAreLegal);
   suite_add_tcase(suite, tests);
   return suiteRun(suite);

@@ -12,7 +12,7 @@
 
 namespace simt {
 
-thread_local View view;
+SIMT_CONSTANT thread_local View view{};
 
 /* A thread that polls memory lets others run at the latest after so many
  * atomics, as independent thread scheduling does. */

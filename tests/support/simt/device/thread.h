@@ -57,7 +57,14 @@ struct View {
   uint64_t steps; /* since the block last made progress */
   uint64_t maxSteps;
 };
-extern thread_local View view __attribute__((tls_model("initial-exec")));
+/* Said to need no start code, it is reached without a call. */
+#if defined(__clang__)
+#define SIMT_CONSTANT [[clang::require_constant_initialization]]
+#else
+#define SIMT_CONSTANT __constinit
+#endif
+SIMT_CONSTANT extern thread_local View view
+    __attribute__((tls_model("initial-exec")));
 
 /* Ends the launch with a report that names kernel, block, thread and site. */
 [[noreturn]] void fail(const Site &site, const char *format, ...)
