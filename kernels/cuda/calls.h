@@ -75,8 +75,7 @@ lrmoeResult_t lrmoeCudaPutSums(const struct lrmoePutSums *args,
                                lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaEnter(const struct lrmoeMeet *args,
                              lrmoeStream_t stream);
-lrmoeResult_t lrmoeCudaMeet(const struct lrmoeMeet *args,
-                            lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaMeet(const struct lrmoeMeet *args, lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaPeek(const void *from, size_t bytes, void *to);
 
 /* numbers.cu */
