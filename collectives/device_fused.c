@@ -140,7 +140,7 @@ static int64_t mostRows(const int64_t *offsets, int32_t numRanks) {
 lrmoeResult_t lrmoeFusedPutSums(struct lrmoeStep *step,
                                 const struct lrmoeSums *sums) {
   const struct lrmoeLayer *layer = step->layer;
-  int32_t numRanks = step->plan->numRanks;
+  int64_t numRanks = step->plan->numRanks;
   int64_t *counts = NULL;
   LRMOE_CHECK(
       uploadCounts(step, step->backRecvOffsets, step->backOffsets, &counts));
@@ -148,9 +148,9 @@ lrmoeResult_t lrmoeFusedPutSums(struct lrmoeStep *step,
       .rows = {layer->pairRows.data, NULL, layer->type, layer->hidden},
       .offsets = sums->offsets,
       .list = sums->offsets + sums->numOut + 1,
-      .numRanks = numRanks,
+      .numRanks = step->plan->numRanks,
       .first = layer->comm->rank,
-      .maxOut = mostRows(step->backRecvOffsets, numRanks),
+      .maxOut = mostRows(step->backRecvOffsets, step->plan->numRanks),
       .bounds = counts + 2 * numRanks,
       .targets = layer->fused->backTargets,
       .gate = layer->fused->gate,

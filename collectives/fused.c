@@ -122,9 +122,9 @@ static lrmoeResult_t connect(struct lrmoeFused *fused, int *isConnected) {
 static void freeFused(struct lrmoeFused *fused) {
   struct lrmoeLayer *layer = fused->layer;
   const struct lrmoeBackend *backend = layer->backend;
-  const lrmoeWindow_t windows[] = {fused->signals, fused->back, fused->recv};
-  for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
-    if (windows[i]) lrmoeCommWindowDeregister(layer->comm, windows[i]);
+  lrmoeCommWindowDeregister(layer->comm, fused->signals);
+  lrmoeCommWindowDeregister(layer->comm, fused->back);
+  lrmoeCommWindowDeregister(layer->comm, fused->recv);
   if (fused->block) layer->comm->transport->memFree(fused->block);
   lrmoeBlockFree(backend, &fused->tables);
   if (fused->watch) backend->hostFree(fused->watch);
