@@ -48,6 +48,21 @@ install(FILES ${PROJECT_BINARY_DIR}/lrmoe.pc
 
 # Programs find the library beside themselves, wherever the prefix is moved.
 get_property(programs GLOBAL PROPERTY LRMOE_PROGRAMS)
+
+# Their man pages, from their --help.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(manual ${PROJECT_BINARY_DIR}/man)
+  file(MAKE_DIRECTORY ${manual})
+  foreach(program ${programs})
+    add_custom_command(OUTPUT ${manual}/${program}.1
+      COMMAND ${PROJECT_SOURCE_DIR}/tools/man.sh $<TARGET_FILE:${program}>
+        ${PROJECT_VERSION} ${manual}/${program}.1
+      DEPENDS ${program} ${PROJECT_SOURCE_DIR}/tools/man.sh VERBATIM)
+    list(APPEND pages ${manual}/${program}.1)
+  endforeach()
+  add_custom_target(lrmoe_manual ALL DEPENDS ${pages})
+  install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
 file(RELATIVE_PATH to_lib ${CMAKE_INSTALL_FULL_BINDIR}
      ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(${programs} PROPERTIES

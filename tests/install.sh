@@ -40,6 +40,15 @@ int main(void) {
 }
 END
 
+# Every program has its man page, which names it and its options.
+for program in "$prefix"/bin/*; do
+  name=$(basename "$program")
+  page=$prefix/share/man/man1/$name.1
+  [ -s "$page" ] || fail "no man page of $name"
+  grep -q '^\.SH SYNOPSIS$' "$page" || fail "$page has no synopsis"
+  grep -q '^\.B \\-h, \\-\\-help$' "$page" || fail "$page has no --help"
+done
+
 # ---- pkg-config ----
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH

@@ -3,7 +3,7 @@
 # missing.  As root it uses apt-get; otherwise it prints the command and exits
 # with 3.
 #
-#   tools/setup.sh [build] [perf] [milp] [train] [tests]
+#   tools/setup.sh [build] [perf] [milp] [train] [peer] [tests]
 set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libhwloc-dev libjansson-dev libxml2-dev
@@ -11,6 +11,7 @@ build="gcc libc6-dev cmake ninja-build pkg-config libhwloc-dev libjansson-dev li
 perf="libopenmpi-dev openmpi-bin libdnnl-dev"
 milp="coinor-cbc"
 train="fortunes"
+peer="python3-torch"
 tests="g++ check binutils clang clang-format clang-tidy libclang-rt-14-dev
        libdnnl-dev coinor-cbc"
 
@@ -21,9 +22,10 @@ for group in "$@"; do
     perf) packages=$perf ;;
     milp) packages=$milp ;;
     train) packages=$train ;;
+    peer) packages=$peer ;;
     tests) packages=$tests ;;
     *)
-      echo "tools/setup.sh: no group '$group': build, perf, milp, train or tests" >&2
+      echo "tools/setup.sh: no group '$group': build, perf, milp, train, peer or tests" >&2
       exit 1
       ;;
   esac

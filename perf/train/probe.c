@@ -118,7 +118,7 @@ static enum toolExit run(const struct work *work, int64_t i,
 }
 
 static enum toolExit runBatch(struct work *work, int64_t i) {
-  struct products products;
+  struct products products = {0};
   enum toolExit code = run(work, i, lrmoeMetricAll, work->exact);
   add(work, work->exact, work->exactSum);
   for (int w = 0; w < numWays && code == toolGood; w++) {
@@ -161,7 +161,7 @@ static enum toolExit showAll(const struct work *work) {
                             .json = work->probe->json,
                             .columns = columns,
                             .numColumns = sizeof columns / sizeof *columns};
-  struct products products;
+  struct products products = {0};
   enum toolExit code = toolGood;
   if (isFirst) toolTableBegin(&table);
   for (int i = 0; i < numParts * numWays && code == toolGood; i++) {
