@@ -246,7 +246,7 @@ static int tell(struct user *user, struct backward *b, const char *wrong) {
   if (isWrong(wrong, "experts")) layer.numExperts /= 2;
   if (isWrong(wrong, "rowBytes")) rowBytes *= 2;
   if (isWrong(wrong, "odd")) rowBytes = 4;
-  while (!*quota)
+  while (!*quota && quota < b->quotas + numExperts - 1)
     quota++;
   if (isWrong(wrong, "quotas")) change = 1;
   if (isWrong(wrong, "many")) change = -(INT64_C(1) << 40);
