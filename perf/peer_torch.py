@@ -26,15 +26,20 @@ import sys
 import tempfile
 import time
 
-try:
-    import torch
-    import torch.distributed as dist
-    import torch.multiprocessing as mp
-except ImportError:
-    torch = None
-
 VERSION = "0.1.0"
 WAYS = ("masked", "compact")
+
+
+def load():
+    """Takes seconds, so that bad options are said before; 0: not there."""
+    global torch, dist, mp
+    try:
+        import torch
+        import torch.distributed as dist
+        import torch.multiprocessing as mp
+    except ImportError:
+        return 0
+    return 1
 
 
 class Parser(argparse.ArgumentParser):
@@ -308,7 +313,7 @@ def summarise(options, got):
 
 def main():
     options = read_options()
-    if torch is None:
+    if not load():
         print("peer_torch.py: PyTorch is missing: install Debian's "
               "python3-torch", file=sys.stderr)
         return 3
