@@ -28,9 +28,7 @@ enum table {
   numTables
 };
 
-enum {
-  tableWords = 2 * maxExperts * maxRanks + 1
-};
+static const int64_t tableWords = 2 * maxExperts * maxRanks + 1;
 
 struct labelCase {
   struct lrmoeLabels sizes; /* counts; pointers are filled in by side */
@@ -128,7 +126,7 @@ static struct labelCase makeCase(struct naiveRandom *random, int64_t numRanks,
   struct labelCase c = {0};
   c.sizes.numRanks = numRanks;
   c.sizes.numExperts = 1 + naiveRandomBelow(random, maxExperts);
-  c.tables = mirrorRoom((size_t)numTables * tableWords * sizeof(int64_t));
+  c.tables = mirrorRoom((size_t)(numTables * tableWords) * sizeof(int64_t));
   memset(c.tables->at[onHost], 0, c.tables->bytes);
   for (int64_t e = 0; e < c.sizes.numExperts; e++)
     addExpert(random, &c, e, e == 1 ? 0 : numPairs);
@@ -218,7 +216,7 @@ START_TEST(missingPlacesAreCounted) {
   struct naiveRandom random = {(uint64_t)_i + 1};
   struct labelCase c = makeCase(&random, 3, 100);
   keepPairs(&random, &c, 0);
-  memset(tableOf(&c, shares), 0, tableWords * sizeof(int64_t));
+  memset(tableOf(&c, shares), 0, (size_t)tableWords * sizeof(int64_t));
   mirrorPut(c.tables);
   mirrorPut(c.flags);
   int64_t numKept = 0;
