@@ -159,7 +159,9 @@ static int comeLate(struct driver *d) {
   for (int i = 0; i < 20000 && word != lrmoeSignalSpoiled; i++) {
     struct timespec nap = {0, 1000000};
     nanosleep(&nap, NULL);
-    mirrorFetch(&d->mirrors, words, (int64_t)sizeof word, &word);
+    simtOpenDevice();
+    word = __atomic_load_n(words, __ATOMIC_SEQ_CST);
+    simtCloseDevice();
   }
   RANK_TRUE(d->self, word == lrmoeSignalSpoiled);
   return lrmoeAllToAllCompact(d->step, driverDevice(d, data->x),
