@@ -148,5 +148,5 @@ static enum toolExit rankMain(const struct toolRank *self) {
 enum toolExit preloadChoose(struct preloadOrder *order, uint8_t *kept,
                             struct toolError *error) {
   struct choice choice = {order, kept};
-  return toolRanksRun((int)order->numRanks, rankMain, &choice, error);
+  return toolRanksRun((int)order->numRanks, rankMain, &choice, NULL, error);
 }

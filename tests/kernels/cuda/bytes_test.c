@@ -138,7 +138,6 @@ static struct load makeLoad(void) {
 static void countSelection(struct load *load, struct account *account) {
   struct naiveRandom *random = &load->random;
   const double pairs = (double)load->routing.pairs;
-  const double rows = (double)load->routing.rows;
   add(account, "norms of g", numTokens * normsOfToken(random), memoryBytes);
   add(account, "scores", pairs * scoresOfPair(random), memoryBytes);
   add(account, "wire: keys", pairs * numRanks * load->remote * 4, linkBytes);
