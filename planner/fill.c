@@ -47,6 +47,11 @@ struct fill {
   lrmoeResult_t result;
 };
 
+/* Quotas stay; only their splits change. */
+static int isFixed(const struct fill *fill) {
+  return fill->search->least == fill->search->ceiling;
+}
+
 static int64_t keptOf(const struct lrmoePlan *plan) {
   int64_t sum = 0;
   for (int32_t e = 0; e < plan->numExperts; e++)
@@ -191,7 +196,9 @@ static int swapInstance(struct fill *fill, int32_t e, int32_t i,
                         int64_t pairs) {
   const struct lrmoePlan *plan = fill->plan;
   int isChanged = 0;
-  for (int32_t f = 0; f < plan->numExperts && fill->trials > 0; f++)
+  int32_t begin = isFixed(fill) ? e : 0;
+  int32_t end = isFixed(fill) ? e + 1 : plan->numExperts;
+  for (int32_t f = begin; f < end && fill->trials > 0; f++)
     for (int32_t j = plan->instanceOffsets[f]; j < plan->instanceOffsets[f + 1];
          j++) {
       struct change changes[] = {{e, i, pairs}, {f, j, -pairs}};
@@ -267,10 +274,11 @@ static int64_t largestStep(const struct lrmoePlan *plan) {
 }
 
 static void climb(struct fill *fill, int64_t pairs) {
-  for (int sixteenths = 15; sixteenths >= 0; sixteenths -= 5)
+  for (int sixteenths = 15; sixteenths >= 0 && !isFixed(fill); sixteenths -= 5)
     for (int64_t step = pairs; step > 0; step /= 2)
       drop(fill, step, sixteenths);
-  for (int64_t step = pairs; step > 0 && !fill->isFair; step /= 2)
+  for (int64_t step = pairs; step > 0 && !fill->isFair && !isFixed(fill);
+       step /= 2)
     grow(fill, step);
   for (int64_t step = pairs; step > 0 && !isDone(fill); step /= 2)
     while (sweep(fill, step) && !isDone(fill))
@@ -335,10 +343,6 @@ static void level(struct fill *fill, int64_t trials) {
   climb(fill, largestStep(fill->plan));
   int64_t kept = keptOf(fill->plan);
   if (kept > fill->best) fill->best = kept;
-}
-
-static int isFixed(const struct fill *fill) {
-  return fill->search->least == fill->search->ceiling;
 }
 
 /* Whether more attempts may find more. */
