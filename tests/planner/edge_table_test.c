@@ -110,21 +110,26 @@ static int isRefused(const struct edge *edge,
   return 1;
 }
 
+static lrmoePlannerConfig_t configOf(const struct edge *edge, int policy,
+                                     int quota, int retain) {
+  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
+  config.policy = (lrmoePolicy_t)policy;
+  config.numExperts = edge->numExperts;
+  config.slots = hasSlots(config.policy) ? edge->slots : 0;
+  config.quota = (lrmoeQuota_t)quota;
+  config.retain = (lrmoeRetain_t)retain;
+  config.hidden = config.ffn = 8;
+  config.savedState = retain ? lrmoeSavedNone : lrmoeSavedFull;
+  if (config.quota == lrmoeQuotaCapacity) config.capacityPpm = 1250000;
+  return config;
+}
+
 START_TEST(everyChoice) {
   struct counts counts = {0, 0};
   for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
     for (int quota = 0; quota <= lrmoeQuotaCapacity; quota++)
       for (int retain = 0; retain <= lrmoeRetainGrid; retain++) {
-        lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
-        config.policy = (lrmoePolicy_t)_i;
-        config.numExperts = edges[i].numExperts;
-        config.slots = hasSlots(config.policy) ? edges[i].slots : 0;
-        config.quota = (lrmoeQuota_t)quota;
-        config.retain = (lrmoeRetain_t)retain;
-        config.hidden = 8;
-        config.ffn = 8;
-        config.savedState = retain ? lrmoeSavedNone : lrmoeSavedFull;
-        if (quota == lrmoeQuotaCapacity) config.capacityPpm = 1250000;
+        lrmoePlannerConfig_t config = configOf(&edges[i], _i, quota, retain);
         if (isRefused(&edges[i], &config)) continue;
         checkLimits(&edges[i], config, &counts);
       }
