@@ -20,6 +20,7 @@
 enum {
   maxWork = 1 << 24, /* rows and ports passed by all changes */
   maxAttempts = 512,
+  maxStirs = 128, /* attempts where quotas are fixed */
   maxLearned = 32,
   fairParts = 8,    /* of the changes, for fairness */
   closeParts = 1000 /* a bound so near is not looked for */
@@ -45,6 +46,11 @@ struct fill {
   int isFair; /* equal sums: the higher least rate wins, not the lower toll */
   lrmoeResult_t result;
 };
+
+/* Quotas stay; only their splits change. */
+static int isFixed(const struct fill *fill) {
+  return fill->search->least == fill->search->ceiling;
+}
 
 static int64_t keptOf(const struct lrmoePlan *plan) {
   int64_t sum = 0;
@@ -190,7 +196,9 @@ static int swapInstance(struct fill *fill, int32_t e, int32_t i,
                         int64_t pairs) {
   const struct lrmoePlan *plan = fill->plan;
   int isChanged = 0;
-  for (int32_t f = 0; f < plan->numExperts && fill->trials > 0; f++)
+  int32_t begin = isFixed(fill) ? e : 0;
+  int32_t end = isFixed(fill) ? e + 1 : plan->numExperts;
+  for (int32_t f = begin; f < end && fill->trials > 0; f++)
     for (int32_t j = plan->instanceOffsets[f]; j < plan->instanceOffsets[f + 1];
          j++) {
       struct change changes[] = {{e, i, pairs}, {f, j, -pairs}};
@@ -266,10 +274,11 @@ static int64_t largestStep(const struct lrmoePlan *plan) {
 }
 
 static void climb(struct fill *fill, int64_t pairs) {
-  for (int sixteenths = 15; sixteenths >= 0; sixteenths -= 5)
+  for (int sixteenths = 15; sixteenths >= 0 && !isFixed(fill); sixteenths -= 5)
     for (int64_t step = pairs; step > 0; step /= 2)
       drop(fill, step, sixteenths);
-  for (int64_t step = pairs; step > 0 && !fill->isFair; step /= 2)
+  for (int64_t step = pairs; step > 0 && !fill->isFair && !isFixed(fill);
+       step /= 2)
     grow(fill, step);
   for (int64_t step = pairs; step > 0 && !isDone(fill); step /= 2)
     while (sweep(fill, step) && !isDone(fill))
@@ -298,29 +307,6 @@ static void note(struct fill *fill) {
   if (!fits) return;
   fill->best = keptOf(fill->plan);
   copy(fill, 0);
-}
-
-static int64_t randomBelow(struct fill *fill, int64_t bound) {
-  fill->random = fill->random * 6364136223846793005u + 1442695040888963407u;
-  return (int64_t)((fill->random >> 33) % (uint64_t)bound);
-}
-
-/* Some experts lose some pairs. */
-static void shake(struct fill *fill) {
-  struct lrmoePlan *plan = fill->plan;
-  for (int n = 0; n < 3; n++) {
-    int32_t i = (int32_t)randomBelow(fill, plan->numInstances), e = 0;
-    while (i >= plan->instanceOffsets[e + 1])
-      e++;
-    int64_t most =
-        plan->quotas[e] - lrmoeRetained(plan->totals[e], fill->search->least);
-    if (plan->keptPairs[i] < most) most = plan->keptPairs[i];
-    if (most <= 0) continue;
-    int64_t pairs = 1 + randomBelow(fill, most < 8 ? most : 8);
-    plan->quotas[e] -= pairs;
-    plan->keptPairs[i] -= pairs;
-  }
-  lrmoePortsSum(fill->ports);
 }
 
 /* Tolls for the limits that are known, the bound that they prove, and what
@@ -359,6 +345,13 @@ static void level(struct fill *fill, int64_t trials) {
   if (kept > fill->best) fill->best = kept;
 }
 
+/* Whether more attempts may find more. */
+static int isOpen(const struct fill *fill) {
+  if (isFixed(fill) && (fill->best >= 0 || fill->bound < keptOf(fill->plan)))
+    return 0;
+  return fill->trials > 0 && !isClose(fill, fill->best);
+}
+
 lrmoeResult_t lrmoePortsFill(struct lrmoePorts *ports,
                              const struct lrmoeRetainSearch *search,
                              struct lrmoePlan *plan, int *fits) {
@@ -371,19 +364,19 @@ lrmoeResult_t lrmoePortsFill(struct lrmoePorts *ports,
                       .bound = plan->boundRetained,
                       .best = -1,
                       .random = 1};
+  int attempts = isFixed(&fill) ? maxStirs : maxAttempts;
   note(&fill);
   if (fill.best < 0) copy(&fill, 0);
-  appraise(&fill);
-  attempt(&fill, largestStep(plan));
-  for (int i = 0;
-       i < maxAttempts && fill.trials > 0 && !isClose(&fill, fill.best); i++) {
+  if (fill.best < 0 || !isFixed(&fill)) appraise(&fill);
+  if (isOpen(&fill)) attempt(&fill, largestStep(plan));
+  for (int i = 0; i < attempts && isOpen(&fill); i++) {
     copy(&fill, 1);
-    if (i) shake(&fill);
+    if (i) lrmoePortsShake(ports, search, &fill.random);
     attempt(&fill, i ? 4 : largestStep(plan));
   }
   copy(&fill, 1);
   *fits = fill.best >= 0;
-  if (*fits) level(&fill, maxWork / effort / fairParts);
+  if (*fits && !isFixed(&fill)) level(&fill, maxWork / effort / fairParts);
   plan->boundRetained = fill.bound;
   LRMOE_CHECK(fill.result);
   lrmoePlanSum(plan);

@@ -90,7 +90,9 @@ static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner,
                                &planner->changedDemand));
   if (config->memoryBytes || config->windowNs)
     LRMOE_CHECK(lrmoeRetainRoomCreate(planner, &planner->room));
-  if (config->windowNs && config->quota == lrmoeQuotaOverload &&
+  if (config->windowNs &&
+      (config->quota == lrmoeQuotaOverload ||
+       (config->quota == lrmoeQuotaUniform && config->slots)) &&
       config->retain == lrmoeRetainLargest && numRanks <= lrmoeMaxPortRanks)
     LRMOE_CHECK(lrmoePortsCreate(planner, &planner->ports));
   planner->hash = hashPlanner(planner);

@@ -24,7 +24,7 @@ struct lrmoePlanner {
   int64_t *changedDemand;      /* [G, E] of policies that change it, or NULL */
   struct lrmoeRetainRoom
       *room;                /* where limits can bind, else NULL (retain.h) */
-  struct lrmoePorts *ports; /* where a window can, of overload, else NULL */
+  struct lrmoePorts *ports; /* where a window can bind a search, else NULL */
   int64_t *traffic;         /* [2, G, G] with a model, else NULL */
   int64_t *trafficRoom;     /* what its time is worked out in (topology.h) */
   struct lrmoeWork *work;   /* of the plan being made */

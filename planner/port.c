@@ -1,4 +1,4 @@
-/* Limits of `overload` under a window, as sums.
+/* Limits under a window, as sums.
  *
  * T_comm is the longest of many times, each a sum over the rows that go a way:
  * what a rank copies, what an edge carries.  There are too many to list, and
@@ -36,6 +36,7 @@ static lrmoeResult_t allocate(struct lrmoePorts *p, int64_t ranks,
   LRMOE_CHECK(LRMOE_ALLOCATE(ranks, &p->least));
   LRMOE_CHECK(LRMOE_ALLOCATE(cells, &p->ways));
   LRMOE_CHECK(LRMOE_ALLOCATE(instances, &p->bestKept));
+  LRMOE_CHECK(LRMOE_ALLOCATE(instances, &p->rateKept));
   return LRMOE_ALLOCATE(experts, &p->bestQuotas);
 }
 
@@ -56,10 +57,10 @@ lrmoeResult_t lrmoePortsCreate(const struct lrmoePlanner *planner,
 
 void lrmoePortsDestroy(struct lrmoePorts *p) {
   if (!p) return;
-  void *const arrays[] = {p->cost,   p->more,   p->isWire,    p->isProof,
-                          p->caps,   p->totals, p->loads,     p->trial,
-                          p->slopes, p->tolls,  p->bestTolls, p->pays,
-                          p->least,  p->ways,   p->bestKept,  p->bestQuotas};
+  void *const arrays[] = {
+      p->cost,  p->more,  p->isWire,   p->isProof,    p->caps,      p->totals,
+      p->loads, p->trial, p->slopes,   p->tolls,      p->bestTolls, p->pays,
+      p->least, p->ways,  p->bestKept, p->bestQuotas, p->rateKept};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     lrmoeFree(arrays[i]);
   lrmoeFree(p);

@@ -31,6 +31,7 @@ struct lrmoePorts {
   int32_t *ways;       /* [G, G] where they went */
   int64_t *bestKept;   /* [instances] */
   int64_t *bestQuotas; /* [E] */
+  int64_t *rateKept;   /* [instances] at the largest rate so far */
 };
 
 static const lrmoeWide lrmoePortWhole = (lrmoeWide)1 << 60;
@@ -72,8 +73,30 @@ void lrmoeTollsFind(struct lrmoePorts *ports,
 int64_t lrmoeTollsBound(struct lrmoePorts *ports,
                         const struct lrmoeRetainSearch *search);
 
+/* Some experts lose pairs; where `least` is `ceiling`, their instances swap
+ * some. */
+void lrmoePortsShake(struct lrmoePorts *ports,
+                     const struct lrmoeRetainSearch *search, uint64_t *random);
+
+/* The largest common rate from `least` to `ceiling` that the prices found last
+ * do not rule out, for plans with a row to another rank. */
+int64_t lrmoeTollsRate(struct lrmoePorts *ports,
+                       const struct lrmoeRetainSearch *search);
+
+/* The most pairs of plans without such a row. */
+int64_t lrmoeTollsOwn(const struct lrmoePorts *ports);
+
+/* The largest rate that keeps fewer pairs; -1: there is none. */
+int64_t lrmoeRateBelow(const struct lrmoePlan *plan, int64_t ppm);
+
+/* A larger common rate than `ppm`, at which the plan is and fits memory and
+ * window, or (*fits 0) does not: see rate.c. */
+lrmoeResult_t lrmoePortsRate(struct lrmoePorts *ports,
+                             const struct lrmoeRetainSearch *search,
+                             struct lrmoePlan *plan, int64_t ppm, int *fits);
+
 /* More kept pairs of a plan that fits memory and window, or nearly: see
- * fill.c. */
+ * fill.c.  Where `least` is `ceiling`, other splits of the quotas only. */
 lrmoeResult_t lrmoePortsFill(struct lrmoePorts *ports,
                              const struct lrmoeRetainSearch *search,
                              struct lrmoePlan *plan, int *fits);

@@ -10,7 +10,8 @@
  * then the flow is a generalised one (moving.c), overload is a search over the
  * quotas of experts with replicas (trade.c), and duality proves what is left
  * open (price.c).  A window that is too short lowers the ceiling of all rates,
- * by bisection; of overload that is where the search for more begins, which
+ * by bisection; with replicas that is where the search for a larger rate begins
+ * (rate.c), and of overload for more, which
  * maximises what a MILP solver is asked for in perf/milp: the sum of K[e] over
  * all quotas from the least to the ceiling and all splits of them whose T_comm
  * and memory fit (fill.c).
@@ -271,15 +272,19 @@ static int hasPorts(const struct fit *fit) {
          lrmoeTimesBytes(fit->plan->pairs, fit->unit.row) <= most << 10;
 }
 
-/* Overload under a window that is too short, from a plan that is near it. */
-static lrmoeResult_t settlePorts(struct fit *fit) {
-  int fits;
+/* Under a window that is too short, from a plan that is near it; of `uniform`,
+ * at this rate. */
+static lrmoeResult_t settlePorts(struct fit *fit, int64_t ppm, int fits) {
+  const lrmoePlannerConfig_t *config = &fit->planner->config;
   fit->search.ceiling = fit->planner->config.retainPpm;
   for (int32_t g = 0; g < fit->plan->numRanks; g++)
     if (fit->search.room->caps[g] < 0 ||
         (fit->search.moving && fit->search.moving->budgets[g] < 0))
       return lrmoeSuccess;
   LRMOE_CHECK(lrmoePortsBegin(fit->planner->ports, &fit->search, fit->plan));
+  if (config->quota == lrmoeQuotaUniform)
+    return lrmoePortsRate(fit->planner->ports, &fit->search, fit->plan, ppm,
+                          &fits);
   LRMOE_CHECK(
       lrmoePortsFill(fit->planner->ports, &fit->search, fit->plan, &fits));
   return lrmoeSuccess;
@@ -295,7 +300,7 @@ static lrmoeResult_t settleLargest(struct fit *fit) {
   if (fits) return lrmoeSuccess;
   fit->search.isQuick = 1;
   LRMOE_CHECK(settle(fit, low, &fits));
-  if (!fits) return hasPorts(fit) ? settlePorts(fit) : lrmoeSuccess;
+  if (!fits) return hasPorts(fit) ? settlePorts(fit, low, 0) : lrmoeSuccess;
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
     LRMOE_CHECK(settle(fit, middle, &fits));
@@ -308,8 +313,11 @@ static lrmoeResult_t settleLargest(struct fit *fit) {
   LRMOE_CHECK(settle(fit, low, &fits));
   fit->search.isQuick = 1;
   if (!fits) LRMOE_CHECK(settle(fit, low, &fits));
-  if (isExact(fit)) fit->plan->boundRetained = fit->plan->kept;
-  return hasPorts(fit) ? settlePorts(fit) : lrmoeSuccess;
+  if (isExact(fit)) {
+    fit->plan->boundRetained = fit->plan->kept;
+    return lrmoeSuccess;
+  }
+  return hasPorts(fit) ? settlePorts(fit, low, fits) : lrmoeSuccess;
 }
 
 /* The plan's instances, with those of experts that have several by rank. */

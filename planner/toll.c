@@ -261,3 +261,59 @@ int64_t lrmoeTollsBound(struct lrmoePorts *p,
   if (sum < own) sum = own;
   return sum < plan->pairs ? (int64_t)sum : plan->pairs;
 }
+
+/* ---- The bound of a common rate ----------------------------------------- */
+
+int64_t lrmoeRateBelow(const struct lrmoePlan *plan, int64_t ppm) {
+  const int64_t million = 1000000;
+  int64_t below = -1, rest;
+  for (int32_t e = 0; e < plan->numExperts; e++) {
+    int64_t kept = lrmoeRetained(plan->totals[e], ppm);
+    if (!kept) continue;
+    int64_t rate = lrmoeScale(kept - 1, million, plan->totals[e], &rest);
+    if (rate > below) below = rate;
+  }
+  return below;
+}
+
+/* The least that a common rate pays; in proportion, which grows with it, or to
+ * the pair. */
+static lrmoeWide payOfRate(const struct lrmoePorts *p, int64_t ppm,
+                           int isExact) {
+  const struct lrmoePlan *plan = p->plan;
+  lrmoeWide sum = 0;
+  for (int32_t e = 0; e < plan->numExperts; e++) {
+    int64_t pairs = plan->totals[e], kept = lrmoeRetained(pairs, ppm);
+    if (!pairs) continue;
+    if (isExact)
+      sum += payOf(p, e, kept, NULL);
+    else
+      sum += kept * (payOf(p, e, pairs, NULL) / pairs) - roundingOf(p, e);
+  }
+  return sum;
+}
+
+int64_t lrmoeTollsRate(struct lrmoePorts *p,
+                       const struct lrmoeRetainSearch *search) {
+  int64_t low = search->least, high = search->ceiling;
+  for (int32_t k = 0; k < p->count; k++)
+    p->tolls[k] = p->isProof[k] ? p->bestTolls[k] : 0;
+  setPays(p, p->tolls);
+  lrmoeWide worth = worthOf(p, p->tolls, 0);
+  while (low < high) {
+    int64_t middle = low + (high - low + 1) / 2;
+    if (payOfRate(p, middle, 0) > worth)
+      high = middle - 1;
+    else
+      low = middle;
+  }
+  for (int64_t left = maxExact / p->plan->numExperts;
+       left > 0 && high > search->least && payOfRate(p, high, 1) > worth;
+       left--)
+    high = lrmoeRateBelow(p->plan, high);
+  return high > search->least ? high : search->least;
+}
+
+int64_t lrmoeTollsOwn(const struct lrmoePorts *p) {
+  return ownMost(p->plan);
+}

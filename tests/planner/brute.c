@@ -13,7 +13,8 @@ struct splitting {
   int64_t best;
 };
 
-/* `left` pairs of expert e go to ranks from g on, then the next experts. */
+/* `left` pairs of expert e go to ranks from g on, then the next experts.  What
+ * is as high as the best by then only gets higher. */
 static void trySplits(struct splitting *splitting, int e, int g, int64_t left) {
   const struct bruteProblem *problem = splitting->problem;
   if (e == problem->numExperts) {
@@ -30,6 +31,7 @@ static void trySplits(struct splitting *splitting, int e, int g, int64_t left) {
   }
   int64_t most = splitting->hosts[e] >> g & 1 ? left : 0;
   for (int64_t here = 0; here <= most; here++) {
+    if (splitting->loads[g] + here >= splitting->best) break;
     splitting->loads[g] += here;
     trySplits(splitting, e, g + 1, left - here);
     splitting->loads[g] -= here;

@@ -1,4 +1,4 @@
-/* The most kept pairs of quota overload under a window: by hand, and against
+/* The most kept pairs of overload and uniform under a window: by hand, and against
  * all quotas and all splits of them on the instances and forward pairs of the
  * plan, with rows counted here. */
 #include "planner/checks.h"
@@ -56,13 +56,15 @@ static lrmoePlan_t planOf(lrmoeTopology_t topology, const int64_t *demand,
 /* Expert 0 stands on both ranks, and each rank's pairs of it stay at home;
  * those of experts 1 and 2 all go to the other rank.  The window has room for
  * all of the first, and for 5 of 8 of the others. */
-START_TEST(farPairsGoFirst) {
+static void checkFarPairs(lrmoeQuota_t quota, const int64_t *quotas,
+                          int64_t kept) {
   static const int64_t demand[] = {8, 0, 8, 8, 8, 0};
   static const int32_t homes[] = {0, 0, 1}, pinned[] = {0, 1};
   struct rows rows = {{0}, {0}};
   lrmoeTopology_t topology = NULL;
   ASSERT_OK(lrmoeTopologyCreate(numRanks, &topology));
   lrmoePlannerConfig_t config = layer();
+  config.quota = quota;
   config.homes = homes;
   config.pinned = pinned;
   config.numPinned = 1;
@@ -73,14 +75,23 @@ START_TEST(farPairsGoFirst) {
   config.windowNs = timeOf(topology, &rows);
   lrmoePlan_t plan = planOf(topology, demand, &config);
   lrmoePlanView_t view = checkPlan(plan, demand, numRanks, &config);
-  ck_assert_int_eq(view.quotas[0], 16);
-  ck_assert_int_eq(view.quotas[1], 5);
-  ck_assert_int_eq(view.quotas[2], 5);
-  ck_assert_int_eq(view.commNs, config.windowNs);
-  ck_assert_int_ge(view.boundRetained, 26);
-  ck_assert_int_le(view.boundRetained, 27);
+  ck_assert_mem_eq(view.quotas, quotas, numExperts * sizeof *quotas);
+  ck_assert_int_ge(view.boundRetained, kept);
+  ck_assert_int_le(view.boundRetained, kept + 1);
   lrmoePlanDestroy(plan);
   lrmoeTopologyDestroy(topology);
+}
+
+START_TEST(farPairsGoFirst) {
+  static const int64_t quotas[] = {16, 5, 5};
+  checkFarPairs(lrmoeQuotaOverload, quotas, 26);
+}
+END_TEST
+
+/* The 13 rows of a rank are 6 near and 6 far: 7 of each would be too many. */
+START_TEST(farPairsSetTheRate) {
+  static const int64_t quotas[] = {12, 6, 6};
+  checkFarPairs(lrmoeQuotaUniform, quotas, 24);
 }
 END_TEST
 
@@ -92,6 +103,7 @@ struct brute {
   int64_t windowNs;
   int64_t latencyNs; /* charged where no row goes to another rank */
   struct rows rows;
+  int64_t ppm;  /* a common rate; -1: all quotas */
   int64_t best; /* -1: nothing fits */
 };
 
@@ -135,9 +147,24 @@ static void tryExperts(struct brute *brute, int e, int64_t kept) {
     return;
   }
   int isLone = view->instanceOffsets[e + 1] - view->instanceOffsets[e] == 1;
-  for (int64_t quota = view->totals[e]; quota >= 0; quota--)
+  int64_t high = view->totals[e], low = 0;
+  if (brute->ppm >= 0) low = high = (high * brute->ppm + 999999) / 1000000;
+  for (int64_t quota = high; quota >= low; quota--)
     for (int64_t first = isLone ? quota : 0; first <= quota; first++)
       tryShares(brute, e, quota, first, kept);
+}
+
+/* Of all quotas, or of all rates: only k of an expert's n pairs matter. */
+static int64_t bestOf(struct brute *brute, lrmoeQuota_t quota) {
+  const lrmoePlanView_t *view = brute->view;
+  brute->best = brute->ppm = -1;
+  if (quota == lrmoeQuotaOverload) tryExperts(brute, 0, 0);
+  for (int e = 0; e < numExperts && quota == lrmoeQuotaUniform; e++)
+    for (int64_t k = 0; k <= view->totals[e] && view->totals[e]; k++) {
+      brute->ppm = k * 1000000 / view->totals[e];
+      tryExperts(brute, 0, 0);
+    }
+  return brute->best;
 }
 
 static int64_t latencyOf(lrmoeTopology_t topology) {
@@ -147,13 +174,15 @@ static int64_t latencyOf(lrmoeTopology_t topology) {
 }
 
 /* A window between nothing and everything; counts what is missing. */
-static void compare(struct testRandom *random, int *numShort) {
+static void compare(struct testRandom *random, lrmoeQuota_t quota,
+                    int *numShort) {
   int64_t demand[numRanks * numExperts];
   lrmoeTopology_t topology = NULL;
   for (int i = 0; i < numRanks * numExperts; i++)
     demand[i] = randomBelow(random, i % numExperts ? 5 : 9);
   ASSERT_OK(lrmoeTopologyCreate(numRanks, &topology));
   lrmoePlannerConfig_t config = layer();
+  config.quota = quota;
   lrmoePlan_t plan = planOf(topology, demand, &config);
   struct rows none = {{0}, {0}}, one = none;
   addRows(&one, 0, 1, 1);
@@ -163,14 +192,15 @@ static void compare(struct testRandom *random, int *numShort) {
     config.windowNs = least + randomBelow(random, all - least);
     plan = planOf(topology, demand, &config);
     lrmoePlanView_t view = checkPlan(plan, demand, numRanks, &config);
-    struct brute brute = {topology, &view, config.windowNs, 0, none, -1};
-    tryExperts(&brute, 0, 0);
-    ck_assert_int_le(view.kept, brute.best);
-    ck_assert_int_ge(view.boundRetained, brute.best);
-    brute.best = -1;
+    struct brute brute = {topology, &view, config.windowNs, 0, none, -1, -1};
+    int64_t best = bestOf(&brute, quota);
+    ck_assert_int_le(view.kept, best);
+    ck_assert_int_ge(view.boundRetained, best);
     brute.latencyNs = 2 * latencyOf(topology);
-    tryExperts(&brute, 0, 0);
-    ck_assert_int_ge(view.kept, brute.best - 1);
+    if (quota == lrmoeQuotaOverload)
+      ck_assert_int_ge(view.kept, bestOf(&brute, quota) - 1);
+    else
+      bestOf(&brute, quota);
     *numShort += view.kept < brute.best;
     lrmoePlanDestroy(plan);
   }
@@ -184,8 +214,18 @@ START_TEST(nothingMoreFits) {
   struct testRandom random = {(uint64_t)_i + 1};
   int numShort = 0;
   for (int i = 0; i < 50; i++)
-    compare(&random, &numShort);
+    compare(&random, lrmoeQuotaOverload, &numShort);
   ck_assert_int_le(numShort, 1);
+}
+END_TEST
+
+/* The same of a common rate, of which fewer differ. */
+START_TEST(noLargerRateFits) {
+  struct testRandom random = {(uint64_t)_i + 1};
+  int numShort = 0;
+  for (int i = 0; i < 50; i++)
+    compare(&random, lrmoeQuotaUniform, &numShort);
+  ck_assert_int_le(numShort, 0);
 }
 END_TEST
 
@@ -193,7 +233,9 @@ int main(void) {
   TCase *cases = tcase_create("window");
   tcase_set_timeout(cases, 120);
   tcase_add_test(cases, farPairsGoFirst);
+  tcase_add_test(cases, farPairsSetTheRate);
   tcase_add_loop_test(cases, nothingMoreFits, 0, 4);
+  tcase_add_loop_test(cases, noLargerRateFits, 0, 4);
   Suite *suite = suite_create("planner window");
   suite_add_tcase(suite, cases);
   return suiteRun(suite);

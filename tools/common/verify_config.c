@@ -81,37 +81,45 @@ static int64_t rowBytes(const lrmoePlannerConfig_t *config, int64_t hidden,
   return (hidden * config->hidden + ffn * config->ffn) * config->elementBytes;
 }
 
+/* Products and sums that an int64 has no room for are its largest value. */
+static int64_t bytesOf(wide bytes) {
+  return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
+}
+
 /* What lrmoe.h says of one rank. */
 static lrmoeRankMemory_t memoryOf(const lrmoePlannerConfig_t *config,
                                   const struct rankCounts *counts) {
-  int64_t forward = counts->forward, kept = counts->kept;
+  const wide forward = counts->forward, kept = counts->kept;
   int64_t width = config->activation == lrmoeSwiglu ? 2 : 1;
   int64_t params = (width + 1) * config->hidden * config->ffn;
   int isSaved = config->savedState == lrmoeSavedFull;
   int64_t weights =
       config->weightBytes ? config->weightBytes : params * config->elementBytes;
   int64_t grads = config->gradBytes ? config->gradBytes : params * 4;
-  int64_t saved = forward * rowBytes(config, 1, width);
+  int64_t saved = bytesOf(forward * rowBytes(config, 1, width));
   lrmoeRankMemory_t memory = {
-      .forwardBytes = forward * rowBytes(config, 1, 1),
+      .forwardBytes = bytesOf(forward * rowBytes(config, 1, 1)),
       .savedBytes = isSaved ? saved : 0,
-      .replicaBytes = counts->replicas * (weights + grads),
-      .backwardBytes = kept * rowBytes(config, isSaved ? 2 : 3,
-                                       isSaved ? 2 + width : 2 + 2 * width),
-      .moveBytes = isSaved ? counts->moves * rowBytes(config, 1, width) : 0,
+      .replicaBytes = bytesOf((wide)counts->replicas * (weights + grads)),
+      .backwardBytes =
+          bytesOf(kept * rowBytes(config, isSaved ? 2 : 3,
+                                  isSaved ? 2 + width : 2 + 2 * width)),
+      .moveBytes =
+          isSaved ? bytesOf((wide)counts->moves * rowBytes(config, 1, width))
+                  : 0,
   };
   if (config->routerGrad == lrmoeRouterGradOwner)
-    memory.routerBytes = counts->own * rowBytes(config, 1, 0);
+    memory.routerBytes = bytesOf((wide)counts->own * rowBytes(config, 1, 0));
   if (config->routerGrad == lrmoeRouterGradExecutor && forward > kept)
-    memory.routerBytes = (forward - kept) * rowBytes(config, 1, 1);
+    memory.routerBytes = bytesOf((forward - kept) * rowBytes(config, 1, 1));
   int isExecutor = config->routerGrad == lrmoeRouterGradExecutor;
-  int64_t inForward = memory.forwardBytes + saved;
-  int64_t inBackward =
-      memory.savedBytes + memory.backwardBytes + memory.moveBytes;
+  wide inForward = (wide)memory.forwardBytes + saved;
+  wide inBackward =
+      (wide)memory.savedBytes + memory.backwardBytes + memory.moveBytes;
   if (isExecutor) inBackward += memory.routerBytes;
-  memory.peakBytes = memory.replicaBytes +
-                     (isExecutor ? 0 : memory.routerBytes) +
-                     (inForward > inBackward ? inForward : inBackward);
+  memory.peakBytes =
+      bytesOf((inForward > inBackward ? inForward : inBackward) +
+              (isExecutor ? 0 : memory.routerBytes) + memory.replicaBytes);
   return memory;
 }
 
