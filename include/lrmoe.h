@@ -739,9 +739,10 @@ typedef enum {
  *          move take no memory, that is with savedState none or no replicas,
  *          and (2) the window leaves room, or quota is uniform and there are
  *          no replicas.  Otherwise what is kept fits, and the plan says how
- *          much more is not ruled out: boundRetained.  Of overload under a
- *          window that is the sum of K over all quotas and splits, on instances
- *          and forward as they stand: found by search, nearly always the most
+ *          much more is not ruled out: boundRetained.  With windowWork there is
+ *          more under a window: of overload the sum of K over all quotas and
+ *          splits, of uniform the largest rate of any split, on instances and
+ *          forward as they stand; found by search, nearly always the most
  * grid     the largest of 1000000, 900000, 800000 and 700000 millionths (C0,
  *          C10, C20, C30) up to retainPpm that fits */
 typedef enum {
@@ -777,6 +778,11 @@ typedef struct {
   int64_t gradBytes;   /* its weight gradient; 0: fp32 */
   int64_t windowNs;    /* T_ovlp: most time that backward's rows may take on the
                           wire; 0: no limit */
+  int64_t windowWork;  /* most steps of a search for more pairs under a window
+                          that binds, of overload and of uniform with replicas,
+                          in groups of up to 64 ranks; 0: none.  Counted, so that
+                          every rank stops alike; for E 128 and G 8 2^24 are
+                          some 0.1 s, and uniform gains from 2^26 */
 
   /* Quotas. */
   int64_t minRetainPpm; /* least K / n of every expert, 0..retainPpm */
@@ -812,8 +818,8 @@ typedef struct {
   {                                                                           \
     sizeof(lrmoePlannerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 1000000, 0,     \
         NULL, 0, lrmoePolicyFixed, lrmoeQuotaUniform, 0, 0, 0, 0, 0, 0, 0, 0, \
-        0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 2, lrmoeRetainExact, lrmoeSwiglu, \
-        lrmoeRouterGradKept, lrmoeSavedFull                                   \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 2, lrmoeRetainExact,           \
+        lrmoeSwiglu, lrmoeRouterGradKept, lrmoeSavedFull                      \
   }
 
 /* Makes a planner for the ranks of topology, which the caller may destroy
@@ -963,8 +969,8 @@ typedef struct {
    * forward as it is, no quotas of the rule that fit keep more pairs in all;
    * and what that is above `kept`, in millionths of kept, rounded up.  A window
    * counts where T_comm rises with the quotas (uniform without replicas), and
-   * of overload in groups of up to 64 ranks unless the topology is calibrated
-   * for a crowd of ranks on one machine; else only memory does. */
+   * with windowWork unless the topology is calibrated for a crowd of ranks on
+   * one machine; else only memory does. */
   int64_t boundRetained;
   int64_t gapRetainedPpm;
 } lrmoePlanView_t;

@@ -53,6 +53,7 @@ static lrmoeResult_t checkModel(const lrmoePlannerConfig_t *config) {
   IN_RANGE(config, weightBytes, 0, maxBytes);
   IN_RANGE(config, gradBytes, 0, maxBytes);
   IN_RANGE(config, windowNs, 0, maxNs);
+  IN_RANGE(config, windowWork, 0, INT64_MAX);
   LRMOE_REQUIRE(config->elementBytes == 2 || config->elementBytes == 4,
                 "planner config: elementBytes is %d, not 2 or 4",
                 config->elementBytes);
@@ -180,7 +181,7 @@ uint64_t lrmoePlannerConfigHash(const lrmoePlannerConfig_t *config) {
       config->hysteresisPpm,   config->materialiseNs, config->reduceNs,
       config->pairNs,          config->numPinned,     config->elementBytes,
       config->retain,          config->activation,    config->routerGrad,
-      config->savedState};
+      config->savedState,      config->windowWork};
   return lrmoeHash(lrmoeHash(0, scalars, sizeof scalars), config->pinned,
                    2 * (size_t)config->numPinned * sizeof(int32_t));
 }

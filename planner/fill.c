@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-  maxWork = 1 << 24, /* rows and ports passed by all changes */
+  maxWork = 1 << 24, /* rows and ports passed by the changes of one search */
   maxAttempts = 512,
   maxStirs = 128, /* attempts where quotas are fixed */
   maxLearned = 32,
@@ -352,6 +352,13 @@ static int isOpen(const struct fill *fill) {
   return fill->trials > 0 && !isClose(fill, fill->best);
 }
 
+/* Changes that a part of the search's work allows. */
+static int64_t trialsOf(const struct lrmoePorts *ports, int64_t parts,
+                        int64_t effort) {
+  int64_t work = ports->work < maxWork ? ports->work : maxWork;
+  return work > 0 ? work / parts / effort : 0;
+}
+
 lrmoeResult_t lrmoePortsFill(struct lrmoePorts *ports,
                              const struct lrmoeRetainSearch *search,
                              struct lrmoePlan *plan, int *fits) {
@@ -360,11 +367,12 @@ lrmoeResult_t lrmoePortsFill(struct lrmoePorts *ports,
   struct fill fill = {.ports = ports,
                       .search = search,
                       .plan = plan,
-                      .trials = maxWork / effort,
+                      .trials = trialsOf(ports, 1, effort),
                       .bound = plan->boundRetained,
                       .best = -1,
                       .random = 1};
   int attempts = isFixed(&fill) ? maxStirs : maxAttempts;
+  int64_t trials = fill.trials;
   note(&fill);
   if (fill.best < 0) copy(&fill, 0);
   if (fill.best < 0 || !isFixed(&fill)) appraise(&fill);
@@ -375,8 +383,10 @@ lrmoeResult_t lrmoePortsFill(struct lrmoePorts *ports,
     attempt(&fill, i ? 4 : largestStep(plan));
   }
   copy(&fill, 1);
+  ports->work -= (trials - fill.trials) * effort;
   *fits = fill.best >= 0;
-  if (*fits && !isFixed(&fill)) level(&fill, maxWork / effort / fairParts);
+  if (*fits && !isFixed(&fill))
+    level(&fill, trialsOf(ports, fairParts, effort));
   plan->boundRetained = fill.bound;
   LRMOE_CHECK(fill.result);
   lrmoePlanSum(plan);

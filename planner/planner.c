@@ -90,7 +90,7 @@ static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner,
                                &planner->changedDemand));
   if (config->memoryBytes || config->windowNs)
     LRMOE_CHECK(lrmoeRetainRoomCreate(planner, &planner->room));
-  if (config->windowNs &&
+  if (config->windowNs && config->windowWork &&
       (config->quota == lrmoeQuotaOverload ||
        (config->quota == lrmoeQuotaUniform && config->slots)) &&
       config->retain == lrmoeRetainLargest && numRanks <= lrmoeMaxPortRanks)

@@ -235,6 +235,7 @@ lrmoeResult_t lrmoePortsBegin(struct lrmoePorts *p,
   const struct lrmoeMoving *moving = search->moving;
   p->plan = plan;
   p->instances = search->instances;
+  p->work = p->planner->config.windowWork;
   p->count = 0;
   for (int32_t g = 0; g < plan->numRanks; g++) {
     if (search->room->caps[g] < plan->pairs)

@@ -12,6 +12,7 @@ struct lrmoePorts {
   const struct lrmoePlanner *planner;
   struct lrmoePlan *plan; /* whose quotas and kept pairs are changed */
   const struct lrmoeInstances *instances; /* that stand */
+  int64_t work; /* steps that are left: lrmoePlannerConfig_t.windowWork */
   int32_t count;
   int32_t max;
   int64_t *cost;     /* [G, G, max] a kept pair of a source on a rank */

@@ -65,7 +65,7 @@ lrmoeResult_t lrmoePortsRate(struct lrmoePorts *p,
   int64_t low = *fits ? ppm : search->least - 1;
   ppm = low;
   memcpy(p->rateKept, plan->keptPairs, bytes);
-  for (int i = 0; i < maxRates && high >= search->least; i++) {
+  for (int i = 0; i < maxRates && high >= search->least && p->work > 0; i++) {
     int isFound = 0;
     if (*fits && keptAt(plan, high) <= keptAt(plan, low)) break;
     int64_t rate = i < maxTop ? high : low + (high - low + 1) / 2;

@@ -153,12 +153,13 @@ void lrmoeTollsFind(struct lrmoePorts *p,
   size_t bytes = (size_t)p->count * sizeof *p->tolls;
   int64_t passes = (int64_t)p->plan->numRanks *
                    (p->plan->numInstances + p->plan->numExperts);
-  int64_t rounds = maxWork / passes;
+  int64_t rounds = (p->work < maxWork ? p->work : maxWork) / passes;
   int shift = 0, idle = 0;
   lrmoeWide best = 0, goal = (lrmoeWide)kept << pairBits;
   if (rounds > maxRounds) rounds = maxRounds;
   memcpy(p->tolls, p->bestTolls, bytes);
   for (int64_t round = 0; round < rounds; round++) {
+    p->work -= passes;
     lrmoeWide sum = ask(p, search, p->tolls);
     if (!round || sum < best) {
       best = sum;
@@ -176,6 +177,7 @@ void lrmoeTollsFind(struct lrmoePorts *p,
   }
   memcpy(p->tolls, p->bestTolls, bytes);
   ask(p, search, p->tolls);
+  p->work -= passes;
   lrmoePortsSum(p);
 }
 

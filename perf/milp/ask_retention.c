@@ -102,6 +102,7 @@ static void setLimit(const struct question *question,
     if (view->memory[g].peakBytes > most) most = view->memory[g].peakBytes;
   }
   config->retain = lrmoeRetainLargest;
+  config->windowWork = (int64_t)1 << 40; /* as much as it wants */
   if (question->isWindow)
     config->windowNs = latencyNs + (view->commNs - latencyNs) * quarters / 4;
   else

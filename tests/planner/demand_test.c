@@ -170,6 +170,7 @@ static void setLimits(const int64_t *demand, lrmoePlannerConfig_t *config) {
   lrmoePlan_t plan = make(planner, demand, NULL);
   lrmoePlanView_t view = viewOf(plan);
   config->windowNs = view.commNs / 4 * 3;
+  config->windowWork = 1 << 20;
   for (int g = 0; g < numRanks; g++)
     if (view.memory[g].peakBytes > config->memoryBytes)
       config->memoryBytes = view.memory[g].peakBytes;

@@ -77,6 +77,7 @@ static void setLimit(const lrmoePlanView_t *whole, enum limit limit,
     if (whole->memory[g].peakBytes > peak) peak = whole->memory[g].peakBytes;
   config->memoryBytes = limit == limitMemory ? most(peak) : 0;
   config->windowNs = limit == limitWindow ? most(whole->commNs) : 0;
+  config->windowWork = 1 << 20;
 }
 
 static void checkLimits(const struct edge *edge, lrmoePlannerConfig_t config,

@@ -88,6 +88,7 @@ START_TEST(planIsTheOnlyAllocation) {
   lrmoePlanView_t view = viewOf(plan);
   config.retain = lrmoeRetainLargest;
   config.windowNs = view.commNs / 4 * 3;
+  config.windowWork = 1 << 20;
   for (int g = 0; g < numRanks; g++)
     if (view.memory[g].peakBytes > config.memoryBytes)
       config.memoryBytes = view.memory[g].peakBytes;

@@ -260,6 +260,7 @@ START_TEST(hashCoversKnobs) {
   CHANGED(weightBytes, 1);
   CHANGED(gradBytes, 1);
   CHANGED(windowNs, 1);
+  CHANGED(windowWork, 1);
   CHANGED(minRetainPpm, 1);
   CHANGED(capacityPpm, 1);
   CHANGED(tolerancePpm, 1);
@@ -305,6 +306,7 @@ START_TEST(valuesOutOfRange) {
   REFUSED(weightBytes, -1);
   REFUSED(gradBytes, -1);
   REFUSED(windowNs, -1);
+  REFUSED(windowWork, -1);
   REFUSED(minRetainPpm, 500001);
   REFUSED(capacityPpm, -1);
   REFUSED(tolerancePpm, -1);

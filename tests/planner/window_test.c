@@ -24,6 +24,7 @@ static lrmoePlannerConfig_t layer(void) {
   config.ffn = 32;
   config.quota = lrmoeQuotaOverload;
   config.retain = lrmoeRetainLargest;
+  config.windowWork = (int64_t)1 << 40; /* as much as it wants */
   config.savedState = lrmoeSavedNone;
   return config;
 }

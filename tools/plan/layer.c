@@ -31,6 +31,7 @@ static void fillModel(lrmoePlannerConfig_t *config) {
   config->savedState = (lrmoeSavedState_t)s->savedState;
   config->memoryBytes = llround(s->memoryGib * 0x1p30);
   config->windowNs = llround(s->windowUs * 1e3);
+  config->windowWork = s->windowWork;
   config->retain = !isLimited  ? lrmoeRetainExact
                    : s->isGrid ? lrmoeRetainGrid
                                : lrmoeRetainLargest;

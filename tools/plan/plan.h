@@ -31,6 +31,7 @@ struct planSettings {
   double minRetain;
   double memoryGib;
   double windowUs;
+  int64_t windowWork;
   double capacityFactor;
   double tolerance;
   double balanced;
