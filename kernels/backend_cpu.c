@@ -255,19 +255,16 @@ static lrmoeResult_t selectTop(const struct lrmoeSelection *args,
 
 /* ---- Routes ---- */
 
-static lrmoeResult_t countFlagged(const struct lrmoeFlagCount *args,
-                                  lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeCountFlagged(args);
-  return lrmoeSuccess;
-}
+/* An operation that a function of the contract's headers does at once. */
+#define LRMOE_AT_ONCE(name, type, work)                                      \
+  static lrmoeResult_t name(const struct type *args, lrmoeStream_t stream) { \
+    (void)stream;                                                            \
+    work(args);                                                              \
+    return lrmoeSuccess;                                                     \
+  }
 
-static lrmoeResult_t listFlagged(const struct lrmoeFlagged *args,
-                                 lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeListFlagged(args);
-  return lrmoeSuccess;
-}
+LRMOE_AT_ONCE(countFlagged, lrmoeFlagCount, lrmoeCountFlagged)
+LRMOE_AT_ONCE(listFlagged, lrmoeFlagged, lrmoeListFlagged)
 
 static lrmoeResult_t numberMarks(int64_t count, const uint8_t *marks,
                                  int64_t *numbers, lrmoeStream_t stream) {
@@ -276,63 +273,17 @@ static lrmoeResult_t numberMarks(int64_t count, const uint8_t *marks,
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t listColumns(const struct lrmoeColumns *args,
-                                 lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeListColumns(args);
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t invert(const struct lrmoeInversion *args,
-                            lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeInvert(args);
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t shiftLists(const struct lrmoeShifts *args,
-                                lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeShiftLists(args);
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t listHandoff(const struct lrmoeHandoffLists *args,
-                                 lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeListHandoff(args);
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t labelPairs(const struct lrmoeLabels *args,
-                                lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeLabelPairs(args);
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t packBits(const struct lrmoeBits *args,
-                              lrmoeStream_t stream) {
-  (void)stream;
-  lrmoePackBits(args);
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t unpackBits(const struct lrmoeBits *args,
-                                lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeUnpackBits(args);
-  return lrmoeSuccess;
-}
+LRMOE_AT_ONCE(listColumns, lrmoeColumns, lrmoeListColumns)
+LRMOE_AT_ONCE(invert, lrmoeInversion, lrmoeInvert)
+LRMOE_AT_ONCE(shiftLists, lrmoeShifts, lrmoeShiftLists)
+LRMOE_AT_ONCE(listHandoff, lrmoeHandoffLists, lrmoeListHandoff)
+LRMOE_AT_ONCE(labelPairs, lrmoeLabels, lrmoeLabelPairs)
+LRMOE_AT_ONCE(packBits, lrmoeBits, lrmoePackBits)
+LRMOE_AT_ONCE(unpackBits, lrmoeBits, lrmoeUnpackBits)
 
 /* ---- Windows of other ranks ---- */
 
-static lrmoeResult_t putRows(const struct lrmoePut *args,
-                             lrmoeStream_t stream) {
-  (void)stream;
-  lrmoePutRows(args);
-  return lrmoeSuccess;
-}
+LRMOE_AT_ONCE(putRows, lrmoePut, lrmoePutRows)
 
 static lrmoeResult_t putSums(const struct lrmoePutSums *args,
                              lrmoeStream_t stream) {
@@ -349,17 +300,8 @@ static lrmoeResult_t putSums(const struct lrmoePutSums *args,
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t enter(const struct lrmoeMeet *args, lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeEnter(args);
-  return lrmoeSuccess;
-}
-
-static lrmoeResult_t meet(const struct lrmoeMeet *args, lrmoeStream_t stream) {
-  (void)stream;
-  lrmoeMeetPeers(args);
-  return lrmoeSuccess;
-}
+LRMOE_AT_ONCE(enter, lrmoeMeet, lrmoeEnter)
+LRMOE_AT_ONCE(meet, lrmoeMeet, lrmoeMeetPeers)
 
 static lrmoeResult_t peek(const void *from, size_t bytes, void *to) {
   memcpy(to, from, bytes);
