@@ -141,8 +141,8 @@ static int step(struct lrmoePorts *p, lrmoeWide gap, int shift) {
   if (!norm) return 0;
   for (int32_t k = 0; k < p->count; k++) {
     lrmoeWide left = (p->caps[k] - p->totals[k]) >> 40;
-    lrmoeWide toll = p->tolls[k] - (((gap * left << 20) / norm) >> shift);
-    const lrmoeWide most = (lrmoeWide)1 << 60;
+    const lrmoeWide most = (lrmoeWide)1 << 60, scale = (lrmoeWide)1 << 20;
+    lrmoeWide toll = p->tolls[k] - ((gap * left * scale / norm) >> shift);
     p->tolls[k] = (int64_t)(toll < 0 ? 0 : toll > most ? most : toll);
   }
   return 1;
