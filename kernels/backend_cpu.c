@@ -247,8 +247,9 @@ static lrmoeResult_t selectTop(const struct lrmoeSelection *args,
   (void)stream;
   for (int64_t s = 0; s < args->numSegments; s++) {
     int64_t first = args->offsets[s];
-    lrmoeSelectTop(args->offsets[s + 1] - first, args->keys + first,
-                   args->quotas[s], args->flags + first);
+    const uint32_t *keys = args->keys ? args->keys + first : NULL;
+    lrmoeSelectTop(args->offsets[s + 1] - first, keys, args->quotas[s],
+                   args->flags + first);
   }
   return lrmoeSuccess;
 }
