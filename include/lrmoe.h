@@ -22,10 +22,10 @@
  *              and all else are in the host's.  On a CPU communicator all is
  *              in the host's.
  *   Waiting    Of a layer's calls on an NCCL communicator lrmoeStepCreate and
- *              lrmoeDispatch wait for the stream, and lrmoeSelect once (three
- *              times where scores go to the experts' homes, not at all with
- *              lrmoeMetricAll); routes are worked out by the host, so none of
- *              them can be captured in a graph.
+ *              lrmoeDispatch wait for the stream, and lrmoeSelect once, for
+ *              counts; none of them can be captured in a graph.  With scope
+ *              layer, and wires pairwise and masked, the host works the
+ *              backward's route out, and waits once for it.
  *   Threads    Handles may be used by any thread, one at a time.  Distinct
  *              handles may be used at once.
  *   Fork       A child of fork() must not use handles made by its parent.
@@ -1194,8 +1194,8 @@ lrmoeResult_t lrmoeCombine(lrmoeStep_t step, void *y, lrmoeStream_t stream);
  * Ties go to the lower pair id (rank, token, slot); a non-finite score ranks
  * above all finite ones.  config NULL: lrm, expert, dedup.  May be called
  * again after lrmoeReturn: a step's backward can run more than once.  On a GPU
- * the host waits for the stream once here, with more than LRMOE_GATHER_RANKS
- * ranks three times, and nowhere else in a backward that needs no more room
+ * the host waits for the stream once here, for counts, and nowhere else
+ * in a backward that needs no more room
  * than an earlier one.
  * Collective; the same config on every rank. */
 lrmoeResult_t lrmoeSelect(lrmoeStep_t step, const void *g,

@@ -105,15 +105,14 @@ static void setCap(struct fit *fit, int32_t g, int64_t cap) {
   fit->search.room->caps[g] = cap;
 }
 
-/* A rank with nothing left keeps nothing: its cap of -1 fails every split. */
+/* Ranks begin below the limit of 0 by what they may keep, so that no sum is
+ * over that of all pairs.  A rank with nothing left keeps nothing: its cap of -1
+ * fails every split. */
 static void setBases(struct fit *fit) {
   struct lrmoeRetainRoom *room = fit->search.room;
-  int64_t most = 0;
   for (int32_t g = 0; g < fit->plan->numRanks; g++)
-    if (room->caps[g] > most) most = room->caps[g];
-  for (int32_t g = 0; g < fit->plan->numRanks; g++)
-    room->base[g] = most - room->caps[g];
-  fit->search.limit = most;
+    room->base[g] = -room->caps[g];
+  fit->search.limit = 0;
 }
 
 /* Where moves cost memory and the counts are too large to say how much, every

@@ -8,7 +8,7 @@
 /* Working memory, allocated with the planner. */
 struct lrmoeRetainRoom {
   int64_t *caps;      /* [G] most kept pairs of a rank */
-  int64_t *base;      /* [G] the largest cap less the rank's */
+  int64_t *base;      /* [G] minus the cap */
   int64_t *levels;    /* [E] retention in millionths */
   int32_t *isOpen;    /* [E] 1: no cut holds the expert yet */
   int64_t *oldShares; /* [instances] to go back to */
@@ -34,7 +34,7 @@ struct lrmoeRetainSearch {
   struct lrmoeInstances *instances;
   struct lrmoeRetainRoom *room;
   int64_t *quotas; /* [E] */
-  int64_t limit;   /* the largest cap */
+  int64_t limit;   /* of base and kept pairs: 0 */
   int64_t least;   /* minRetainPpm */
   int64_t ceiling;
   struct lrmoeMoving *moving; /* where moves cost memory, else NULL */

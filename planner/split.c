@@ -27,8 +27,11 @@ static void sumLoads(struct lrmoeWork *work,
     memcpy(work->loads, base, (size_t)work->numRanks * sizeof *work->loads);
   else
     memset(work->loads, 0, (size_t)work->numRanks * sizeof *work->loads);
-  for (int32_t i = 0; i < instances->count; i++)
-    work->loads[instances->ranks[i]] += shares[i];
+  for (int32_t i = 0; i < instances->count; i++) {
+    int64_t *load = &work->loads[instances->ranks[i]];
+    int isOver = *load > 0 && shares[i] > INT64_MAX - *load;
+    *load = isOver ? INT64_MAX : *load + shares[i];
+  }
 }
 
 /* Queues the other ranks that host the expert of instance `from`; returns one
