@@ -250,10 +250,12 @@ static int hasLine(const char *path, const char *text) {
   return found;
 }
 
-/* Joins but for the last rank, and waits for it. */
+/* Joins but for the last rank, which never does, and waits for it. */
 static int waitToJoin(const struct testRank *self) {
   struct testShared *shared = self->user;
   struct ncclComm *comm = NULL;
+  while (self->rank == 2)
+    pause(); /* until it is killed */
   if (self->rank == 0) memcpy((void *)&shared->words[0], &self->id, 128);
   atomic_store(&shared->words[40 + self->rank], 1);
   testJoin(self, longMs, &comm);
