@@ -199,10 +199,10 @@ static enum toolExit checkQuotas(const struct rank *r,
     result = lrmoeAllReduce(counts, counts, (size_t)numExperts, lrmoeInt64,
                             lrmoeSum, r->comm, NULL);
   for (int64_t e = 0; result == lrmoeSuccess && e < numExperts; e++) {
-    int64_t wanted = view.quotas[e];
-    if (way->metric == lrmoeMetricAll)
-      for (int rank = wanted = 0; rank < view.numRanks; rank++)
-        wanted += view.demand[rank * numExperts + e];
+    int isAll = way->metric == lrmoeMetricAll;
+    int64_t wanted = isAll ? 0 : view.quotas[e];
+    for (int32_t rank = 0; isAll && rank < view.numRanks; rank++)
+      wanted += view.demand[rank * numExperts + e];
     *numWrong += counts[e] != wanted;
   }
   free(counts);
