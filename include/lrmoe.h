@@ -1194,9 +1194,8 @@ lrmoeResult_t lrmoeCombine(lrmoeStep_t step, void *y, lrmoeStream_t stream);
  * Ties go to the lower pair id (rank, token, slot); a non-finite score ranks
  * above all finite ones.  config NULL: lrm, expert, dedup.  May be called
  * again after lrmoeReturn: a step's backward can run more than once.  On a GPU
- * the host waits for the stream once here, for counts, and nowhere else
- * in a backward that needs no more room
- * than an earlier one.
+ * the host waits for the stream once here, for counts, and nowhere else in a
+ * backward that needs no more room than an earlier one.
  * Collective; the same config on every rank. */
 lrmoeResult_t lrmoeSelect(lrmoeStep_t step, const void *g,
                           const lrmoeBackwardConfig_t *config,

@@ -51,10 +51,10 @@ typedef struct {
  * choice.
  *
  * One-shot: the next exchange on comm uses it up, and so do messages there that
- * are none; a second hint before that replaces the first.  All ranks hint the same.  Rows
- * cross as they are where ranks differ in anything but phiNorms, where the
- * exchange has other sizes, and where a row that is not finite would be
- * dropped, which would hide an overflow.
+ * are none; a second hint before that replaces the first.  All ranks hint the
+ * same.  Rows cross as they are where ranks differ in anything but phiNorms,
+ * where the exchange has other sizes, and where a row that is not finite would
+ * be dropped, which would hide an overflow.
  *
  * Not collective, waits for nothing.  From the thread that then communicates,
  * between a group's start and end too.  In other modes than calibrate it does

@@ -20,9 +20,7 @@ struct outcome {
 };
 
 static void *room(int64_t count) {
-  void *block = calloc((size_t)(count > 0 ? count : 1), sizeof(float));
-  if (!block) abort();
-  return block;
+  return toolRankRoom(count, sizeof(float));
 }
 
 static double toleranceOf(lrmoeDataType_t type) {

@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *room(int64_t count, size_t bytes) {
-  void *block = calloc((size_t)(count > 0 ? count : 1), bytes);
-  if (!block) abort(); /* the parent says which rank died */
-  return block;
-}
-
 int64_t backwardFc1Rows(const struct backwardOptions *options) {
   return options->activation == lrmoeSwiglu ? 2 * options->ffn : options->ffn;
 }
@@ -50,7 +44,7 @@ static enum toolExit makeData(struct backwardRank *r,
        i++)
     code = toolMirrorMake(r->self, wanted[i].bytes, wanted[i].mirror);
   if (code != toolGood) return code;
-  r->kept = room(slots, 1);
+  r->kept = toolRankRoom(slots, 1);
   toolWorkloadRoute(load, r->self->rank, 0, o->numTokens, r->topkIdx.host,
                     r->weights.host);
   struct toolRandom random = toolRandomMake(o->seed, (uint64_t)r->self->rank);
@@ -86,9 +80,9 @@ static enum toolExit makeExpert(struct backwardRank *r, int i) {
 }
 
 static enum toolExit bindWeights(struct backwardRank *r) {
-  const void **lists = room(r->numLocal, numTensors * sizeof *lists);
+  const void **lists = toolRankRoom(r->numLocal, numTensors * sizeof *lists);
   enum toolExit code = toolGood;
-  r->tensors = room(r->numLocal, numTensors * sizeof *r->tensors);
+  r->tensors = toolRankRoom(r->numLocal, numTensors * sizeof *r->tensors);
   for (int i = 0; i < r->numLocal && code == toolGood; i++)
     code = makeExpert(r, i);
   for (int i = 0; i < r->numLocal; i++)

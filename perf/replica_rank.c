@@ -21,12 +21,6 @@ struct rank {
   float *gradients;
 };
 
-static void *room(int64_t count, size_t bytes) {
-  void *block = calloc((size_t)(count > 0 ? count : 1), bytes);
-  if (!block) abort(); /* the parent says which rank died */
-  return block;
-}
-
 static int64_t rowBytes(const struct rank *r) {
   return r->options->hidden * (int64_t)toolTypeBytes(r->options->type);
 }
@@ -42,10 +36,10 @@ static enum toolExit bind(struct rank *r) {
   const int32_t *local = NULL;
   int64_t count = 3 * r->options->ffn * r->options->hidden;
   TOOL_RANK_OK(r->self, lrmoeLayerGetLocalExperts(r->layer, &numLocal, &local));
-  r->weights = room(count, toolTypeBytes(r->options->type));
-  r->gradients = room(count, sizeof(float));
-  const void **w = room(numLocal, 2 * sizeof *w);
-  float **dw = room(numLocal, 2 * sizeof *dw);
+  r->weights = toolRankRoom(count, toolTypeBytes(r->options->type));
+  r->gradients = toolRankRoom(count, sizeof(float));
+  const void **w = toolRankRoom(numLocal, 2 * sizeof *w);
+  float **dw = toolRankRoom(numLocal, 2 * sizeof *dw);
   for (int i = 0; i < numLocal; i++) {
     w[i] = r->weights;
     w[numLocal + i] = r->weights + 2 * r->options->ffn * rowBytes(r);
@@ -95,8 +89,8 @@ static enum toolExit makeHandles(struct rank *r) {
 static enum toolExit makeStep(struct rank *r, const struct toolWorkload *load,
                               int i) {
   int64_t slots = r->options->numTokens * r->options->topk;
-  int64_t *idx = room(slots, sizeof *idx);
-  float *weights = room(slots, sizeof *weights);
+  int64_t *idx = toolRankRoom(slots, sizeof *idx);
+  float *weights = toolRankRoom(slots, sizeof *weights);
   const int64_t *demand = NULL;
   toolWorkloadRoute(load, r->self->rank, 0, r->options->numTokens, idx,
                     weights);
@@ -194,7 +188,7 @@ enum toolExit replicaRankMain(const struct toolRank *self) {
   struct rank rank = {.self = self, .options = &run->options};
   struct rank *r = &rank;
   int64_t count = 4 * r->options->numTokens * r->options->hidden;
-  r->rows = room(count, toolTypeBytes(r->options->type));
+  r->rows = toolRankRoom(count, toolTypeBytes(r->options->type));
   struct toolRandom random =
       toolRandomMake((uint64_t)r->options->seed, (uint64_t)self->rank);
   toolTensorRandom(r->options->type, count, 1, &random, r->rows);

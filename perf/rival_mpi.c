@@ -5,6 +5,7 @@
  * MPI's: so the program starts itself again under mpirun, and its ranks join
  * LRMoE with an id that rank 0 broadcasts. */
 #include "perf/alltoallv.h"
+#include "perf/launch_mpi.h"
 
 #include <errno.h>
 #include <mpi.h>
@@ -18,7 +19,7 @@ int rivalIsBuilt(void) {
 }
 
 int rivalIsInside(void) {
-  return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE");
+  return perfMpi()->isHere();
 }
 
 enum toolExit rivalLaunch(int numRanks, char **argv, struct toolError *error) {
@@ -50,18 +51,19 @@ enum toolExit rivalLaunch(int numRanks, char **argv, struct toolError *error) {
 }
 
 enum toolExit rivalStart(struct toolRank *self, struct toolError *error) {
-  if (MPI_Init(NULL, NULL) != MPI_SUCCESS)
-    return toolFail(error, toolRunFailed, "MPI_Init failed");
-  MPI_Comm_rank(MPI_COMM_WORLD, &self->rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &self->numRanks);
+  struct toolLaunch launch;
+  enum toolExit code = perfMpi()->start(&launch, error);
+  if (code != toolGood) return code;
+  self->rank = launch.rank;
+  self->numRanks = launch.numRanks;
   int isMade = self->rank || lrmoeGetUniqueId(&self->id) == lrmoeSuccess;
-  MPI_Bcast(&self->id, sizeof self->id, MPI_BYTE, 0, MPI_COMM_WORLD);
+  perfMpi()->spread(&self->id, sizeof self->id, error);
   return isMade ? toolGood
                 : toolFail(error, toolRunFailed, "%s", lrmoeGetLastError());
 }
 
 void rivalStop(void) {
-  MPI_Finalize();
+  perfMpi()->stop(0);
 }
 
 void rivalAlltoallv(const void *send, const int *sendCounts,

@@ -34,12 +34,6 @@ struct rank {
   float *gradients;
 };
 
-static void *room(int64_t count, size_t bytes) {
-  void *block = calloc((size_t)(count > 0 ? count : 1), bytes);
-  if (!block) abort(); /* the parent says which rank died */
-  return block;
-}
-
 static int64_t rowBytes(const struct stageOptions *options) {
   return options->hidden * (int64_t)toolTypeBytes(options->type);
 }
@@ -56,10 +50,10 @@ static void makeData(struct rank *r) {
   int64_t slots = o->numTokens * o->topk;
   int64_t count = o->numTokens * o->hidden;
   struct toolRandom random = toolRandomMake(o->seed, (uint64_t)r->self->rank);
-  r->rows = room(numRows * o->numTokens, (size_t)rowBytes(o));
-  r->kept = room(slots, 1);
-  r->topkIdx = room(slots, sizeof *r->topkIdx);
-  r->topkWeights = room(slots, sizeof *r->topkWeights);
+  r->rows = toolRankRoom(numRows * o->numTokens, (size_t)rowBytes(o));
+  r->kept = toolRankRoom(slots, 1);
+  r->topkIdx = toolRankRoom(slots, sizeof *r->topkIdx);
+  r->topkWeights = toolRankRoom(slots, sizeof *r->topkWeights);
   toolWorkloadRoute(&r->run->workload, r->self->rank, 0, o->numTokens,
                     r->topkIdx, r->topkWeights);
   toolTensorRandom(o->type, count, 1, &random, rowsOf(r, rowsX));
@@ -74,12 +68,12 @@ static enum toolExit bind(struct rank *r) {
   int64_t first2 = 2 * o->ffn * o->hidden;
   struct toolRandom random = toolRandomMake(o->seed, 1u << 30);
   TOOL_RANK_OK(r->self, lrmoeLayerGetLocalExperts(r->layer, &numLocal, &local));
-  r->weights = room(count, toolTypeBytes(o->type));
-  r->gradients = room(count, sizeof(float));
+  r->weights = toolRankRoom(count, toolTypeBytes(o->type));
+  r->gradients = toolRankRoom(count, sizeof(float));
   toolTensorRandom(o->type, count, 1 / sqrt((double)o->hidden), &random,
                    r->weights);
-  const void **w = room(2 * (int64_t)numLocal, sizeof *w);
-  float **dw = room(2 * (int64_t)numLocal, sizeof *dw);
+  const void **w = toolRankRoom(2 * (int64_t)numLocal, sizeof *w);
+  float **dw = toolRankRoom(2 * (int64_t)numLocal, sizeof *dw);
   for (int i = 0; i < numLocal; i++) {
     w[i] = r->weights;
     w[numLocal + i] = r->weights + first2 * (int64_t)toolTypeBytes(o->type);
@@ -189,7 +183,7 @@ static enum toolExit checkQuotas(const struct rank *r,
                                  const struct stageWay *way,
                                  int64_t *numWrong) {
   int64_t numExperts = r->options->numExperts;
-  int64_t *counts = room(numExperts, sizeof *counts);
+  int64_t *counts = toolRankRoom(numExperts, sizeof *counts);
   lrmoePlanView_t view = LRMOE_PLAN_VIEW_INITIALIZER;
   lrmoeResult_t result = lrmoePlanGetView(r->plan, &view);
   if (result == lrmoeSuccess) result = lrmoeStepGetKept(r->step, r->kept);

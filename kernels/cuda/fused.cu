@@ -42,31 +42,14 @@ __device__ __forceinline__ char *placeAt(const PutView &view, int64_t i) {
          static_cast<int64_t>(row) * view.rowBytes;
 }
 
-/* A warp holds a part of its row and writes it to all its places. */
 __global__ void __launch_bounds__(blockThreads) putRowsKernel(PutView view) {
   int64_t row = rowOfWarp();
   if (row >= view.numRows || !loadForWarp(view.gate)) return;
   int64_t first = loadForWarp(view.offsets + row);
   int64_t last = loadForWarp(view.offsets + row + 1);
   if (first == last) return;
-  int64_t numWords = view.rowBytes / static_cast<int64_t>(sizeof(uint4));
-  const uint4 *from =
-      reinterpret_cast<const uint4 *>(view.rows + row * view.rowBytes);
-  for (int64_t part = laneOf(); part < numWords + laneOf();
-       part += wordsInFlight * warpLanes) {
-    uint4 held[wordsInFlight] = {};
-#pragma unroll
-    for (int k = 0; k < wordsInFlight; k++)
-      if (part + k * warpLanes < numWords)
-        held[k] = lrmoeLoad(from + part + k * warpLanes);
-    for (int64_t j = first; j < last; j++) {
-      uint4 *to = reinterpret_cast<uint4 *>(placeAt(view, j));
-#pragma unroll
-      for (int k = 0; k < wordsInFlight; k++)
-        if (part + k * warpLanes < numWords)
-          lrmoeStore(to + part + k * warpLanes, held[k]);
-    }
-  }
+  copyRowToPlaces(view.rows + row * view.rowBytes, view.rowBytes, first, last,
+                  [&view](int64_t j) { return placeAt(view, j); });
 }
 
 lrmoeResult_t lrmoeCudaPutRows(const struct lrmoePut *args,

@@ -47,6 +47,31 @@ __device__ __forceinline__ void copyRow(const char *from, char *to,
   }
 }
 
+/* A warp holds a part of its row and writes it to all its places, which are
+ * placeOf(j) for j from first to last - 1. */
+template <class Place>
+__device__ __forceinline__ void
+copyRowToPlaces(const char *row, int64_t rowBytes, int64_t first, int64_t last,
+                const Place &placeOf) {
+  int64_t numWords = rowBytes / static_cast<int64_t>(sizeof(uint4));
+  const uint4 *from = reinterpret_cast<const uint4 *>(row);
+  for (int64_t part = laneOf(); part < numWords + laneOf();
+       part += wordsInFlight * warpLanes) {
+    uint4 held[wordsInFlight] = {};
+#pragma unroll
+    for (int k = 0; k < wordsInFlight; k++)
+      if (part + k * warpLanes < numWords)
+        held[k] = lrmoeLoad(from + part + k * warpLanes);
+    for (int64_t j = first; j < last; j++) {
+      uint4 *to = reinterpret_cast<uint4 *>(placeOf(j));
+#pragma unroll
+      for (int k = 0; k < wordsInFlight; k++)
+        if (part + k * warpLanes < numWords)
+          lrmoeStore(to + part + k * warpLanes, held[k]);
+    }
+  }
+}
+
 } // namespace lrmoeCuda
 
 #endif

@@ -244,21 +244,14 @@ START_TEST(messagesWhereMemoryIsNotReached) {
 END_TEST
 #endif
 
-static void addTest(Suite *suite, const TTest *test, int count) {
-  TCase *group = tcase_create(test->name);
-  tcase_set_timeout(group, 300);
-  tcase_add_loop_test(group, test, 0, count);
-  suite_add_tcase(suite, group);
-}
-
 int main(void) {
   Suite *suite = suite_create("fused");
-  addTest(suite, sameBitsAsStaged, 6);
-  addTest(suite, aStuckPeerIsAnError, 1);
-  addTest(suite, anAbortIsAnError, 1);
-  addTest(suite, messagesWhereItIsNotWanted, 1);
+  suiteAddTest(suite, 300, sameBitsAsStaged, 6);
+  suiteAddTest(suite, 300, aStuckPeerIsAnError, 1);
+  suiteAddTest(suite, 300, anAbortIsAnError, 1);
+  suiteAddTest(suite, 300, messagesWhereItIsNotWanted, 1);
 #ifndef TEST_RANKS_ARE_THREADS
-  addTest(suite, messagesWhereMemoryIsNotReached, 1);
+  suiteAddTest(suite, 300, messagesWhereMemoryIsNotReached, 1);
 #endif
   return suiteRun(suite);
 }

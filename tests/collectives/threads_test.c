@@ -136,21 +136,14 @@ START_TEST(aRaceOfKernelsIsSeen) {
 END_TEST
 #endif
 
-static void addTest(Suite *suite, const TTest *test, int count) {
-  TCase *group = tcase_create(test->name);
-  tcase_set_timeout(group, 300);
-  tcase_add_loop_test(group, test, 0, count);
-  suite_add_tcase(suite, group);
-}
-
 int main(void) {
   Suite *suite = suite_create("threads");
-  addTest(suite, theStagedBackward, 2);
-  addTest(suite, theFusedBackward, 2);
-  addTest(suite, stepsInFlight, 2);
+  suiteAddTest(suite, 300, theStagedBackward, 2);
+  suiteAddTest(suite, 300, theFusedBackward, 2);
+  suiteAddTest(suite, 300, stepsInFlight, 2);
 #ifdef TEST_RANKS_ARE_THREADS
-  addTest(suite, aRaceOfHostsIsSeen, 1);
-  addTest(suite, aRaceOfKernelsIsSeen, 1);
+  suiteAddTest(suite, 300, aRaceOfHostsIsSeen, 1);
+  suiteAddTest(suite, 300, aRaceOfKernelsIsSeen, 1);
 #endif
   return suiteRun(suite);
 }

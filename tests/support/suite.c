@@ -12,6 +12,13 @@ int suiteRun(Suite *suite) {
   return numFailed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+void suiteAddTest(Suite *suite, double timeout, const TTest *test, int count) {
+  TCase *group = tcase_create(test->name);
+  tcase_set_timeout(group, timeout);
+  tcase_add_loop_test(group, test, 0, count);
+  suite_add_tcase(suite, group);
+}
+
 int suiteRunTests(const char *name, const TTest *const *tests, size_t numTests,
                   double timeout) {
   Suite *suite = suite_create(name);

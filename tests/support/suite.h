@@ -28,6 +28,9 @@
 int suiteRunTests(const char *name, const TTest *const *tests, size_t numTests,
                   double timeout);
 
+/* A case of its own for a test that runs with _i from 0 to count - 1. */
+void suiteAddTest(Suite *suite, double timeout, const TTest *test, int count);
+
 /* Runs the suite and gives main's exit status. */
 int suiteRun(Suite *suite);
 

@@ -35,6 +35,12 @@ enum {
   graceMs = 2000
 };
 
+void *toolRankRoom(int64_t count, size_t bytes) {
+  void *block = calloc((size_t)(count > 0 ? count : 1), bytes);
+  if (!block) abort();
+  return block;
+}
+
 void *toolSharedAlloc(size_t bytes) {
   void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -73,6 +73,10 @@ enum toolExit toolRankFail(const struct toolRank *self, lrmoeResult_t result,
     if (got_ != lrmoeSuccess) return toolRankFail((self), got_, "%s", #call); \
   } while (0)
 
+/* Zeroed memory of this rank, free() it; without any left the rank dies, and
+ * whoever runs the ranks says which one. */
+void *toolRankRoom(int64_t count, size_t bytes);
+
 /* Zeroed memory that ranks forked later share; NULL: none left. */
 void *toolSharedAlloc(size_t bytes);
 void toolSharedFree(void *memory, size_t bytes);

@@ -4,6 +4,7 @@
  * is.  Messages carry their size, so that programs that were started with
  * different options find that out. */
 #include "tools/common/launch.h"
+#include "tools/common/stats.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -38,9 +39,7 @@ static struct {
 } star;
 
 static int64_t nowMs(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+  return toolWallNs() / 1000000;
 }
 
 /* ---- The environment ----------------------------------------------------- */
