@@ -10,6 +10,7 @@
 
 #include "collectives/device_route.h"
 #include "collectives/fused.h"
+#include "collectives/node.h"
 #include "collectives/span.h"
 
 #include <string.h>
@@ -238,15 +239,19 @@ static lrmoeResult_t gatherG(struct lrmoeStep *step, const void *g) {
 static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
                                 const void *g) {
   struct lrmoeLayer *layer = step->layer;
+  int isRelayed = lrmoeNodeIsUsed(step);
   LRMOE_CHECK(lrmoeCompactRoute(step));
+  if (isRelayed) LRMOE_CHECK(lrmoeNodeRoute(step));
   int64_t numRows = step->backOffsets[step->plan->numRanks];
-  LRMOE_CHECK(step->config.wire == lrmoeWireDedup ? spreadG(step, g)
-                                                  : gatherG(step, g));
+  step->stats.nodeBytes = lrmoeNodeBytes(step);
+  LRMOE_CHECK(lrmoeWireIsDedup(step) ? spreadG(step, g) : gatherG(step, g));
   lrmoeMeterAdd(&step->meter,
                 (numRows + step->handoff.numRows) * layer->rowBytes);
   const struct lrmoeExchange exchange = {
-      layer->send.data,      step->backOffsets, layer->recv.data,
-      step->backRecvOffsets, layer->rowBytes,   0};
+      layer->send.data, isRelayed ? NULL : step->backOffsets,
+      layer->recv.data, step->backRecvOffsets,
+      layer->rowBytes,  0};
+  if (isRelayed) LRMOE_CHECK(lrmoeNodeSend(step));
   LRMOE_CHECK(exchangeRows(step, x, numRows, &exchange));
   lrmoeMeterAdd(&step->meter, -numRows * layer->rowBytes);
   step->handoff.g = layer->recv.data;
@@ -314,6 +319,7 @@ static lrmoeResult_t sendFused(struct lrmoeStep *step, const void *x,
   struct lrmoeLayer *layer = step->layer;
   int64_t numRanks = layer->comm->numRanks;
   LRMOE_CHECK(lrmoeCompactRoute(step));
+  step->stats.nodeBytes = lrmoeNodeBytes(step);
   LRMOE_CHECK(pushG(step, g));
   int64_t *counts = NULL; /* sent [G], received [G], 0 .. G */
   LRMOE_CHECK(
@@ -352,6 +358,7 @@ static lrmoeResult_t sendDevice(struct lrmoeStep *step, const void *x,
 
 static lrmoeResult_t sendFast(struct lrmoeStep *step, const void *x,
                               const void *g) {
+  if (lrmoeNodeIsUsed(step)) return sendStaged(step, x, g);
   if (step->layer->recv.peers) return sendFused(step, x, g);
   if (lrmoeFusedIsPossible(step)) return sendDevice(step, x, g);
   return sendStaged(step, x, g);

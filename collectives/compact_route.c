@@ -8,6 +8,7 @@
 #include "collectives/compact.h"
 #include "collectives/device_route.h"
 #include "collectives/handoff.h"
+#include "collectives/node.h"
 #include "collectives/route.h"
 
 #include <string.h>
@@ -100,9 +101,7 @@ static lrmoeResult_t routeG(struct lrmoeStep *step) {
       LRMOE_RESERVE(step, lrmoeArrayBackTokens, maxRows, &step->backTokens));
   step->packTokens = step->backTokens;
   lrmoeMeterAdd(&step->meter, 2 * numKept * (int64_t)sizeof(int64_t));
-  if (step->config.wire == lrmoeWireDedup) {
-    return routeTokens(step);
-  }
+  if (lrmoeWireIsDedup(step)) return routeTokens(step);
   LRMOE_CHECK(
       LRMOE_RESERVE(step, lrmoeArrayPackTokens, numKept, &step->packTokens));
   memcpy(step->backOffsets, step->keptOffsets,
@@ -273,7 +272,7 @@ static void rowsOfAll(struct lrmoeStep *step, int32_t s, const int64_t *marks) {
 static void numberSource(struct lrmoeStep *step, int32_t s, int64_t *marks) {
   int64_t numRanks = step->plan->numRanks;
   int64_t maxTokens = step->layer->maxTokens;
-  int isDedup = step->config.wire == lrmoeWireDedup;
+  int isDedup = lrmoeWireIsDedup(step);
   int64_t *xMarks = marks + maxTokens;
   int64_t wireRow = step->backRecvOffsets[s];
   int64_t first;

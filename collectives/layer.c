@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "collectives/fused.h"
+#include "collectives/node.h"
 #include "collectives/replica.h"
 #include "collectives/step.h"
 
@@ -190,6 +191,8 @@ static void freeLayer(struct lrmoeLayer *layer) {
   lrmoeBlockFree(layer->backend, &layer->movedX);
   lrmoeBlockFree(layer->backend, &layer->forwardRows);
   layer->backend->expertClose(layer->experts);
+  if (layer->nodes) lrmoeNodesFree(layer->nodes);
+  lrmoeFree(layer->nodes);
   lrmoeFree(layer->weights);
   lrmoeFree(layer->localExperts);
   lrmoeFree(layer);
@@ -207,6 +210,8 @@ static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
                                 struct lrmoeLayer *layer) {
   int32_t maxLocal = 0;
   LRMOE_CHECK(findLocalExperts(layer, &maxLocal));
+  LRMOE_CHECK(LRMOE_ALLOCATE(1, &layer->nodes));
+  LRMOE_CHECK(lrmoeNodesMake(layer->planner, layer->nodes));
   const struct lrmoeExpertShape shape = {config->hidden, config->ffn,
                                          config->dtype, config->activation,
                                          config->convention};

@@ -34,10 +34,13 @@ struct lrmoeReplicas {
   int64_t clock;
 };
 
+struct lrmoeNodes; /* node.h */
+
 struct lrmoeLayer {
   struct lrmoeComm *comm;
   const struct lrmoeBackend *backend; /* the communicator's */
   const struct lrmoePlanner *planner;
+  struct lrmoeNodes *nodes;
   int64_t hidden;
   int64_t ffn;
   int64_t maxTokens;

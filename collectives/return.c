@@ -1,14 +1,17 @@
 /* Return (round B3): input gradients and d(alpha) home.
  *
  * The executor adds the rows of dx of one token, instances ascending, and the
- * source adds the ranks' rows in rank order, both in fp32 and rounded once; a token of which nothing was kept gets exact zeros (paper 3.1: "zeros
- * are restored only before the next dense layer").  A pair with a non-finite
+ * source adds the ranks' rows in rank order, both in fp32 and rounded once;
+ * relays of nodes (node.h) add and round between.  A token of which nothing was
+ * kept gets exact zeros (paper 3.1: "zeros are restored only before the next
+ * dense layer").  A pair with a non-finite
  * score that had to be dropped makes its token NaN: an overflow must reach the
  * loss scaler (design invariant 8). */
 #include "collectives/alpha.h"
 #include "collectives/compact.h"
 #include "collectives/device_route.h"
 #include "collectives/fused.h"
+#include "collectives/node.h"
 #include "collectives/replica.h"
 #include "collectives/route.h"
 #include "collectives/span.h"
@@ -185,6 +188,7 @@ static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
   int32_t numRanks = step->plan->numRanks;
   int isPushed = step->isFused && step->config.wire == lrmoeWireDedup &&
                  (layer->back.peers || layer->fused);
+  int isRelayed = lrmoeNodeIsUsed(step);
   int isExact = layer->routerGrad == lrmoeRouterGradExecutor;
   float *sent = NULL;
   float *received = NULL;
@@ -199,8 +203,10 @@ static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
        isExact ? step->sendOffsets : step->keptOffsets, sizeof(float), 0},
       {layer->send.data, step->backRecvOffsets, layer->back.data,
        step->backOffsets, layer->rowBytes, 0}};
-  LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, isPushed ? 1 : 2,
-                               step->stream, &step->stats.returnBytes));
+  LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges,
+                               isPushed || isRelayed ? 1 : 2, step->stream,
+                               &step->stats.returnBytes));
+  if (isRelayed) LRMOE_CHECK(lrmoeNodeReturn(step));
   LRMOE_CHECK(unpackDAlpha(step, received, dWeights));
   LRMOE_CHECK(addRows(step, isPushed, dx));
   LRMOE_CHECK(markNonFinite(step, dx));

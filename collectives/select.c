@@ -61,12 +61,12 @@ static lrmoeResult_t checkBackward(const struct lrmoeLayer *layer,
   LRMOE_REQUIRE(config->scope >= lrmoeScopeExpert &&
                     config->scope <= lrmoeScopeInstance,
                 "unknown scope %d", (int)config->scope);
-  LRMOE_REQUIRE(config->wire >= lrmoeWireDedup &&
-                    config->wire <= lrmoeWireMasked,
+  LRMOE_REQUIRE(config->wire >= lrmoeWireDedup && config->wire <= lrmoeWireNode,
                 "unknown wire %d", (int)config->wire);
   LRMOE_REQUIRE(layer->routerGrad != lrmoeRouterGradExecutor ||
-                    config->wire == lrmoeWireDedup,
-                "router gradient executor needs lrmoeWireDedup");
+                    config->wire == lrmoeWireDedup ||
+                    config->wire == lrmoeWireNode,
+                "router gradient executor needs lrmoeWireDedup or Node");
   return lrmoeSuccess;
 }
 

@@ -85,6 +85,12 @@ enum lrmoeStepArray {
   lrmoeArrayRouteCounts, /* what is in them */
   lrmoeArrayShifts,      /* from one sequence of rows to stretches */
   lrmoeArrayMeetCounts,  /* rows put and expected, of one phase */
+  lrmoeArrayNodeNotice,  /* offsets and counts for relays */
+  lrmoeArrayNodeLists,   /* and which rows */
+  lrmoeArrayNodeTokens,  /* of the rows that leave this rank */
+  lrmoeArrayNodeCounts,  /* told by sources */
+  lrmoeArrayRelay,       /* offsets */
+  lrmoeArrayRelayRows,   /* rows that go on */
   lrmoeArrayScratch,     /* of one phase */
   lrmoeArrayScratch2,    /* of one phase */
   lrmoeNumStepArrays
@@ -115,6 +121,8 @@ enum lrmoeStepBlock {
   lrmoeBlockRoute,      /* marks, their numbers, and counts */
   lrmoeBlockHandoff,    /* fwdRow, gRow, xRow, dxRow, weights */
   lrmoeBlockRowLists,   /* pairs of each row that this rank sends */
+  lrmoeBlockRelay,      /* rows of a relay, in and out */
+  lrmoeBlockRelayLists, /* those out of each in */
   lrmoeBlockTokenLists, /* rows of each token that come home */
   lrmoeNumStepBlocks
 };
@@ -160,6 +168,18 @@ struct lrmoeDeviceRoute {
   int64_t ownMost;            /* pairs of a range of the source */
   int64_t localMost;          /* and of the executor */
   float *weights;             /* device: of the handoff */
+};
+
+/* Rows that this rank hands on between other nodes' ranks and its own
+ * (node.h). */
+struct lrmoeRelay {
+  int64_t *rowOffsets; /* [G + 1] rows of each source, whose node's ranks share
+                          them */
+  int64_t *outOffsets; /* [node's ranks, G] + 1 rows of each to each */
+  int64_t numOut;
+  int64_t *rowOf; /* device: [numOut] the row that goes on */
+  void *rows;     /* device, by source */
+  void *out;      /* device, by rank of the node and source */
 };
 
 /* "Device" marks what lies in the backend's memory; all else is the host's. */
@@ -238,6 +258,7 @@ struct lrmoeStep {
    * the send region; NULL where they went elsewhere. */
   int64_t *tokenLists;
 
+  struct lrmoeRelay relay;
   int64_t *devicePackTokens; /* device: packTokens of a route on the device */
   struct lrmoeDeviceRoute route;
   int64_t *meetCounts; /* device: rows of g put and expected (fused.h) */

@@ -659,8 +659,8 @@ typedef enum {
  *           keeps until select.  With `pre` it is as exact as alpha * phi is
  *           in the layer's dtype, and 0 where alpha is 0.
  * executor  all, exact: g goes to every rank of a token, and FC2's data
- *           gradient runs on all pairs.  Needs saved state full and
- *           lrmoeWireDedup. */
+ *           gradient runs on all pairs.  Needs saved state full, and
+ *           lrmoeWireDedup or lrmoeWireNode. */
 typedef enum {
   lrmoeRouterGradKept = 0,
   lrmoeRouterGradOwner = 1,
@@ -1034,11 +1034,18 @@ typedef enum {
  * dedup     a row per (token, rank)
  * pairwise  a row per kept pair
  * masked    a row per routed pair, zero where dropped: the zero-masked
- *           baseline, for comparison */
+ *           baseline, for comparison
+ * node      a row per (token, node) between nodes (hosts, or NVLink domains
+ *           where these are larger, of the planner's topology): a rank of the
+ *           node hands it on to the others, and adds their rows of dx, rounded
+ *           once more, before they go back.  Moved rows of x go as in dedup.
+ *           The route is the host's, which waits twice more on a device.  On
+ *           one node the same as dedup, by messages on a device */
 typedef enum {
   lrmoeWireDedup = 0,
   lrmoeWirePairwise = 1,
-  lrmoeWireMasked = 2
+  lrmoeWireMasked = 2,
+  lrmoeWireNode = 3
 } lrmoeWire_t;
 
 typedef struct {
@@ -1323,12 +1330,14 @@ typedef struct {
                                were dropped */
   int64_t savedBytes;       /* held here between lrmoeCombine and lrmoeSelect */
   int64_t movedIn;          /* kept pairs that came here with x */
+  int64_t nodeBytes;        /* rows of g that left this rank's node in B2; 0
+                               with peers' windows on a device */
 } lrmoeStepStats_t;
 
 #define LRMOE_STEP_STATS_INITIALIZER                                           \
   {                                                                            \
     sizeof(lrmoeStepStats_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, 0, 0, \
-        0, 0, 0, 0, 0, 0, 0, 0                                                 \
+        0, 0, 0, 0, 0, 0, 0, 0, 0                                              \
   }
 
 lrmoeResult_t lrmoeStepGetStats(lrmoeStep_t step, lrmoeStepStats_t *stats);

@@ -1,19 +1,22 @@
 /* alltoall_compact_perf: what it takes to bring gradient rows to the experts.
  *
  * lrmoeAllToAllCompact with all pairs (full), with a zero row for each dropped
- * pair (masked), with a row per kept pair (pairwise) and with a row per (token,
- * rank) that has one (dedup, the library's own way). */
+ * pair (masked), with a row per kept pair (pairwise), with a row per (token,
+ * rank) that has one (dedup, the library's own way), and with one per (token,
+ * node) between the nodes of --topology (node). */
 #include "perf/stage.h"
 
 static const struct stageWay ways[] = {
     {"full", lrmoeMetricAll, lrmoeWireDedup},
     {"masked", lrmoeMetricLrm, lrmoeWireMasked},
     {"pairwise", lrmoeMetricLrm, lrmoeWirePairwise},
-    {"dedup", lrmoeMetricLrm, lrmoeWireDedup}};
+    {"dedup", lrmoeMetricLrm, lrmoeWireDedup},
+    {"node", lrmoeMetricLrm, lrmoeWireNode}};
 
 static const struct toolColumn columns[] = {STAGE_COLUMNS,
                                             {"bytes", "sent", 10},
                                             {"bytes_percent", "of full", 13},
+                                            {"node_bytes", "between", 10},
                                             {"bandwidth", "GB/s", 9},
                                             {"speedup", "full", 7}};
 
@@ -26,6 +29,7 @@ static void cells(const struct stageOptions *options,
   double bytes = (double)sum->rowBytes;
   toolTableInt(table, sum->rowBytes);
   toolTableReal(table, 100 * bytes / (double)first->rowBytes, 1);
+  toolTableInt(table, sum->nodeBytes);
   toolTableReal(table, 1e-6 * bytes / sum->wallMs.median, 3);
   toolTableReal(table, first->wallMs.median / sum->wallMs.median, 2);
 }

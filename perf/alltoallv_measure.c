@@ -10,6 +10,7 @@
  * from round to round.  A time is that between two barriers, as rank 0 sees
  * it, over the number of calls. */
 #include "perf/alltoallv.h"
+#include "tools/common/planning.h"
 #include "tools/common/stats.h"
 
 #include <sched.h>
@@ -51,24 +52,11 @@ static lrmoeResult_t join(struct bench *bench, int64_t sendRoom) {
   return lrmoeMemAlloc((size_t)sendRoom, (void **)&bench->ourSend);
 }
 
-/* The machine that the ranks are to be taken for. */
-static lrmoeResult_t openTopology(const struct alltoallvOptions *options,
-                                  int numRanks, lrmoeTopology_t *topology) {
-  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
-  lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
-  source.text = options->topology;
-  source.copies = (int32_t)options->copies;
-  config.sources = &source;
-  config.numSources = 1;
-  config.numRanks = numRanks;
-  return lrmoeTopologyOpen(&config, topology);
-}
-
 enum toolExit alltoallvCheck(const struct alltoallvOptions *options,
                              int numRanks, struct toolError *error) {
   lrmoeTopology_t topology = NULL;
-  if (!options->topology ||
-      openTopology(options, numRanks, &topology) == lrmoeSuccess) {
+  if (toolTopologyOpen(options->topology, options->copies, numRanks,
+                       &topology) == lrmoeSuccess) {
     lrmoeTopologyDestroy(topology);
     return toolGood;
   }
@@ -79,7 +67,8 @@ enum toolExit alltoallvCheck(const struct alltoallvOptions *options,
 static lrmoeResult_t setTopology(const struct bench *bench) {
   lrmoeTopology_t topology = NULL;
   lrmoeResult_t result =
-      openTopology(bench->options, bench->self->numRanks, &topology);
+      toolTopologyOpen(bench->options->topology, bench->options->copies,
+                       bench->self->numRanks, &topology);
   if (result == lrmoeSuccess)
     result = lrmoeCommSetTopology(bench->comm, topology);
   lrmoeTopologyDestroy(topology);

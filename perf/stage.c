@@ -12,8 +12,12 @@ static const char *const typeNames[] = {"bf16", "fp16", "fp32", NULL};
 static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
                                         lrmoeFloat32};
 
-static struct stageOptions options = {
-    .numRounds = 9, .topk = 4, .hidden = 512, .ffn = 256, .numSlots = 1};
+static struct stageOptions options = {.numRounds = 9,
+                                      .topk = 4,
+                                      .hidden = 512,
+                                      .ffn = 256,
+                                      .numSlots = 1,
+                                      .copies = 1};
 
 /* What the command line sets beside them. */
 static struct {
@@ -77,6 +81,12 @@ static const struct toolArg args[] = {
      .help = "Layer of the CSV; -1: the first."},
     {"seed", 0, TOOL_INTEGER(settings.seed, 0, 9e15),
      .help = "Of routing, tensors and a random selection."},
+    {"topology", 0, TOOL_TEXT(options.topology), .meta = "FILE",
+     .help =
+         "A machine, of hwloc's or NCCL's XML, whose GPUs or NUMA nodes the "
+         "ranks are taken for."},
+    {"copies", 0, TOOL_INTEGER(options.copies, 1, 1 << 16),
+     .help = "So many hosts like the topology's."},
     {"gemm", 0, TOOL_TEXT(options.gemm), .meta = "NAME",
      .help = "openblas, onednn or reference; unset: LRMOE_GEMM."},
     {0}};
@@ -103,6 +113,7 @@ static struct stageSum summarise(const struct stageRun *run, int way) {
     if (executed > sum.mostExecuted) sum.mostExecuted = executed;
     sum.selectBytes += figures->selectBytes;
     sum.rowBytes += figures->rowBytes;
+    sum.nodeBytes += figures->nodeBytes;
     sum.numWrong += figures->numWrong;
     for (int64_t i = 0; i < run->options.numRounds; i++) {
       wall[i] = fmax(wall[i], figures->wallMs[i]);
@@ -166,6 +177,17 @@ static enum toolExit runSizes(struct stageRun *run, struct toolTable *table,
   return code;
 }
 
+/* Whether so many ranks can be taken for the topology's. */
+static enum toolExit checkTopology(struct toolError *error) {
+  lrmoeTopology_t topology = NULL;
+  lrmoeResult_t result = toolTopologyOpen(options.topology, options.copies,
+                                          (int)options.numRanks, &topology);
+  lrmoeTopologyDestroy(topology);
+  if (result == lrmoeSuccess) return toolGood;
+  return toolFail(error, toolBadInput, "option --topology: %s",
+                  lrmoeGetLastError());
+}
+
 static enum toolExit prepare(struct stageRun *run, struct toolError *error) {
   if (options.hidden % 8 || options.ffn % 8)
     return toolFail(error, toolBadInput,
@@ -189,6 +211,7 @@ static enum toolExit prepare(struct stageRun *run, struct toolError *error) {
                                                 (int32_t)options.numExperts,
                                             .topk = (int32_t)options.topk};
   enum toolExit code = toolRanksCount(&options.numRanks, error);
+  if (code == toolGood) code = checkTopology(error);
   if (code == toolGood)
     code = toolWorkloadCreate(&config, &run->workload, error);
   if (code == toolGood) options.numExperts = run->workload.numExperts;

@@ -48,6 +48,8 @@ struct stageOptions {
   lrmoeDataType_t type;
   lrmoePolicy_t policy;
   const char *gemm;
+  const char *topology; /* file of the machine to take it for, or NULL */
+  int64_t copies;       /* hosts like it */
 };
 
 /* One way on one rank. */
@@ -60,7 +62,8 @@ struct stageFigures {
   int64_t executedKept;
   int64_t selectBytes; /* sent to other ranks */
   int64_t rowBytes;
-  int64_t numWrong; /* quotas that are not met, and rows of dX that differ */
+  int64_t nodeBytes; /* of them, to other nodes */
+  int64_t numWrong;  /* quotas that are not met, and rows of dX that differ */
 };
 
 struct stageRankResult {
@@ -91,6 +94,7 @@ struct stageSum {
   int64_t mostExecuted; /* by one rank, of this way's pairs */
   int64_t selectBytes;
   int64_t rowBytes;
+  int64_t nodeBytes;
   int64_t numWrong;
 };
 

@@ -1,5 +1,6 @@
 /* Benchmarks of one stage: one rank.  See stage.h. */
 #include "perf/stage.h"
+#include "tools/common/planning.h"
 #include "tools/common/tensor.h"
 
 #include <math.h>
@@ -97,7 +98,8 @@ static enum toolExit makeLayer(struct rank *r) {
   int numRanks = r->self->numRanks;
   TOOL_RANK_OK(r->self, lrmoeCommInitRank(numRanks, &r->self->id, r->self->rank,
                                           NULL, &r->comm));
-  TOOL_RANK_OK(r->self, lrmoeTopologyCreate(numRanks, &r->topology));
+  TOOL_RANK_OK(r->self, toolTopologyOpen(o->topology, o->copies, numRanks,
+                                         &r->topology));
   lrmoePlannerConfig_t planner = LRMOE_PLANNER_CONFIG_INITIALIZER;
   planner.numExperts = (int32_t)o->numExperts;
   planner.retainPpm = llround(o->retain * 1e6);
@@ -263,6 +265,7 @@ static enum toolExit timeWay(const struct rank *r, int i, int64_t round,
   figures->executedKept = stats.executedKept;
   figures->selectBytes = stats.selectBytes;
   figures->rowBytes = stats.rowBytes;
+  figures->nodeBytes = stats.nodeBytes;
   return toolGood;
 }
 

@@ -66,6 +66,10 @@ static int makePlanner(struct driver *d, int slotsPerRank) {
   if (spec->policy != lrmoePolicyFixed) planner.slots = spec->numSlots;
   RANK_OK(d->self, lrmoePlannerCreate(d->topology, &planner, &d->planner));
   d->planner->config.slots = slotsPerRank; /* plans with replicas: randomPlan */
+  for (int r = 0; r < spec->numRanks && spec->ranksPerNode; r++) {
+    d->planner->hosts[r] = r / spec->ranksPerNode;
+    d->planner->domains[r] = r;
+  }
   return 0;
 }
 

@@ -149,7 +149,7 @@ static void addStep(struct flight *flight, int layer, uint64_t seed) {
     spec.numTokens[r] = oraclePick(seed, 100 + (uint64_t)r, 0, most);
   spec.isFused = (int)oraclePick(seed, 82, 0, 1);
   if (spec.routerGrad != lrmoeRouterGradExecutor)
-    spec.backward.wire = (lrmoeWire_t)oraclePick(seed, 83, 0, 2);
+    spec.backward.wire = (lrmoeWire_t)oraclePick(seed, 83, 0, 3);
   step->layer = layer;
   step->forwardsLeft = (int)oraclePick(seed, 84, 0, 2);
   step->backwardsLeft = (int)oraclePick(seed, 85, 1, 2);

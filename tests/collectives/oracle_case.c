@@ -52,9 +52,12 @@ struct oracleCase oracleRandomCase(uint64_t seed) {
   c.savedState = (lrmoeSavedState_t)oraclePick(seed, 46, 0, 1);
   c.routerGrad = (lrmoeRouterGrad_t)oraclePick(seed, 47, 0, 2);
   c.gatherRanks = oraclePick(seed, 48, 0, 1) ? 64 : 1;
+  c.ranksPerNode = (int)oraclePick(seed, 49, 0, 3);
+  if (c.ranksPerNode && oraclePick(seed, 50, 0, 1))
+    c.backward.wire = lrmoeWireNode;
   if (c.routerGrad == lrmoeRouterGradExecutor) {
     c.savedState = lrmoeSavedFull;
-    c.backward.wire = lrmoeWireDedup;
+    if (c.backward.wire != lrmoeWireNode) c.backward.wire = lrmoeWireDedup;
   }
   return c;
 }

@@ -1,8 +1,7 @@
 /* alltoallv_perf: every word arrives, in the order of any machine. */
+#include "document.h"
 #include "support/program.h"
 #include "support/suite.h"
-
-#include <jansson.h>
 
 static const char *const perf = LRMOE_ALLTOALLV_PERF;
 
@@ -13,19 +12,6 @@ static json_t *runJson(const char *arguments) {
   json_t *document = json_load_file(programPath("out.json"), 0, &error);
   ck_assert_msg(document != NULL, "%s", error.text);
   return document;
-}
-
-/* A host of two GPUs. */
-static void writeHost(void) {
-  programWrite("host.xml",
-               "<system version=\"1\"><cpu numaid=\"0\">"
-               "<pci busid=\"0000:01:00.0\" class=\"0x030200\">"
-               "<gpu dev=\"0\" sm=\"80\"/></pci>"
-               "<pci busid=\"0000:02:00.0\" class=\"0x030200\">"
-               "<gpu dev=\"1\" sm=\"80\"/></pci>"
-               "<pci busid=\"0000:03:00.0\" class=\"0x020000\"><nic>"
-               "<net name=\"n\" dev=\"0\" speed=\"100000\"/>"
-               "</nic></pci></cpu></system>");
 }
 
 static void checkRow(const json_t *row, int isOrdered) {
@@ -41,7 +27,7 @@ START_TEST(orders) {
       "-g 3 -b 64 -e 65536 -f 1024",
       "-g 4 -b 64 -e 65536 -f 1024 --topology host.xml",
       "-g 6 -b 64 -e 65536 -f 1024 --topology host.xml --copies 3"};
-  writeHost();
+  documentWriteHost();
   json_t *document = runJson(arguments[_i]);
   const json_t *results = json_object_get(document, "results");
   ck_assert_uint_eq(json_array_size(results), 2);
@@ -52,7 +38,7 @@ START_TEST(orders) {
 END_TEST
 
 START_TEST(wrongOptions) {
-  writeHost();
+  documentWriteHost();
   programRefuses(perf, "--no-mpi -g 3 --topology host.xml",
                  "3 ranks for a machine of 2 GPUs");
   programRefuses(perf, "-g 2 --topology none.xml", "none.xml");

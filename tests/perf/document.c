@@ -25,3 +25,14 @@ const char *textOf(const json_t *row, const char *key) {
   ck_assert_msg(text != NULL, "%s is no text", key);
   return text;
 }
+void documentWriteHost(void) {
+  programWrite("host.xml",
+               "<system version=\"1\"><cpu numaid=\"0\">"
+               "<pci busid=\"0000:01:00.0\" class=\"0x030200\">"
+               "<gpu dev=\"0\" sm=\"80\"/></pci>"
+               "<pci busid=\"0000:02:00.0\" class=\"0x030200\">"
+               "<gpu dev=\"1\" sm=\"80\"/></pci>"
+               "<pci busid=\"0000:03:00.0\" class=\"0x020000\"><nic>"
+               "<net name=\"n\" dev=\"0\" speed=\"100000\"/>"
+               "</nic></pci></cpu></system>");
+}

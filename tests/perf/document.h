@@ -13,4 +13,7 @@ json_t *documentRun(const char *program, const char *name,
 double numberOf(const json_t *row, const char *key);
 const char *textOf(const json_t *row, const char *key);
 
+/* Writes host.xml: a host of two GPUs and a NIC. */
+void documentWriteHost(void);
+
 #endif

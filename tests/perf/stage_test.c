@@ -42,7 +42,7 @@ static void checkTimes(const json_t *document, size_t numWays) {
 START_TEST(compact) {
   json_t *document = documentRun(LRMOE_ALLTOALL_COMPACT_PERF, "out.json",
                                  SHAPE "--dtype fp32");
-  checkTimes(document, 4);
+  checkTimes(document, 5);
   for (double tokens = 24; tokens <= 48; tokens += 24) {
     double masked = numberOf(find(document, tokens, 0.5, "masked"), "bytes");
     double pairwise =
@@ -55,6 +55,23 @@ START_TEST(compact) {
     ck_assert(numberOf(find(document, tokens, 1, "dedup"), "bytes_percent") ==
               100);
   }
+  json_decref(document);
+}
+END_TEST
+
+/* Between two hosts of two ranks a row per token at most, and no more than a row
+ * per (token, rank). */
+START_TEST(compactOfNodes) {
+  documentWriteHost();
+  json_t *document = documentRun(LRMOE_ALLTOALL_COMPACT_PERF, "out.json",
+                                 "-g 4 -b 24 -e 24 -n 1 --hidden 32 --ffn 16 "
+                                 "--experts 8 --topk 6 --retain 1 -J out.json "
+                                 "--topology host.xml --copies 2");
+  double dedup = numberOf(find(document, 24, 1, "dedup"), "node_bytes");
+  double node = numberOf(find(document, 24, 1, "node"), "node_bytes");
+  ck_assert(numberOf(find(document, 24, 1, "node"), "wrong") == 0);
+  ck_assert(node == 4 * 24 * 32 * 2);
+  ck_assert(dedup > node && dedup <= 2 * node);
   json_decref(document);
 }
 END_TEST
@@ -96,11 +113,14 @@ START_TEST(wrongOptions) {
   programRefuses(LRMOE_SELECT_PERF, "--hidden 12", "multiples of 8");
   programRefuses(LRMOE_SELECT_PERF, "--retain 1.5", "retain");
   programRefuses(LRMOE_ALLTOALL_COMPACT_PERF, "-b 2 -e 1", "is over -e");
+  programRefuses(LRMOE_ALLTOALL_COMPACT_PERF, "--topology none.xml",
+                 "none.xml");
   programRefuses(LRMOE_GROUPED_GEMM_PERF, "--load none.csv", "none.csv");
 }
 END_TEST
 
 int main(void) {
-  const TTest *const tests[] = {compact, selection, experts, wrongOptions};
+  const TTest *const tests[] = {compact, compactOfNodes, selection, experts,
+                                wrongOptions};
   return suiteRunTests("stage", tests, sizeof tests / sizeof *tests, 120);
 }

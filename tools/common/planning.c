@@ -85,6 +85,19 @@ enum toolExit toolCallFailed(lrmoeResult_t result, const char *what,
 
 /* ---- Plans -------------------------------------------------------------- */
 
+lrmoeResult_t toolTopologyOpen(const char *file, int64_t copies, int numRanks,
+                               lrmoeTopology_t *topology) {
+  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
+  lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
+  if (!file) return lrmoeTopologyCreate(numRanks, topology);
+  source.text = file;
+  source.copies = (int32_t)copies;
+  config.sources = &source;
+  config.numSources = 1;
+  config.numRanks = numRanks;
+  return lrmoeTopologyOpen(&config, topology);
+}
+
 enum toolExit toolPlannerMake(lrmoeTopology_t topology, int numRanks,
                               const lrmoePlannerConfig_t *config,
                               struct toolPlanner *planner,

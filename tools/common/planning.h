@@ -37,6 +37,11 @@ struct toolPlanner {
   int numRanks;
 };
 
+/* numRanks ranks on so many hosts like the one that a file describes; with NULL
+ * ranks of one host of which nothing is known. */
+lrmoeResult_t toolTopologyOpen(const char *file, int64_t copies, int numRanks,
+                               lrmoeTopology_t *topology);
+
 /* For numRanks ranks of topology.  Free with toolPlannerFree. */
 enum toolExit toolPlannerMake(lrmoeTopology_t topology, int numRanks,
                               const lrmoePlannerConfig_t *config,
