@@ -122,8 +122,9 @@ END_TEST
 
 /* ---- Ranks that do not come ---- */
 
-static int64_t gone;       /* the rank that fails in the test */
-static const char *reason; /* what its peers say */
+static int64_t gone;           /* the rank that fails in the test */
+static const char *reason;     /* what its peers say */
+static pthread_barrier_t told; /* those that wait for it know */
 static pthread_barrier_t left;
 
 /* Memory of the emulator is gone at once where a driver's would stay mapped by
@@ -135,9 +136,11 @@ static int closeTogether(struct driver *d, int failed) {
 }
 
 static void runAndClose(testRankBody body, struct oracleCase *c) {
+  ck_assert_int_eq(pthread_barrier_init(&told, NULL, numRanks - 1), 0);
   ck_assert_int_eq(pthread_barrier_init(&left, NULL, numRanks), 0);
   ck_assert_int_eq(testRanksThreads(numRanks, body, c), 0);
   pthread_barrier_destroy(&left);
+  pthread_barrier_destroy(&told);
 }
 
 /* All of Select, and none of the rest. */
@@ -191,7 +194,11 @@ static int runStuck(const struct testRank *self) {
   d.comm->timeoutMs = 400;
   if (!failed && self->rank == gone) failed = selectOnly(&d);
   failed = failed || sendOrStay(&d, comeLate);
-  if (self->rank != gone) d.comm->transport->commBreak(d.comm->nccl);
+  if (self->rank != gone) {
+    /* Whoever breaks the communicator first would be what others see. */
+    pthread_barrier_wait(&told);
+    d.comm->transport->commBreak(d.comm->nccl);
+  }
   return closeTogether(&d, failed);
 }
 

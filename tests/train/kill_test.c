@@ -98,6 +98,6 @@ END_TEST
 
 int main(void) {
   const TTest *const tests[] = {kills};
-  double timeout = 120 + 10 * (double)fromEnvironment("LRMOE_TEST_CASES", 5);
+  double timeout = 400 + 10 * (double)fromEnvironment("LRMOE_TEST_CASES", 5);
   return suiteRunTests("kill", tests, sizeof tests / sizeof *tests, timeout);
 }
