@@ -48,8 +48,13 @@ static lrmoeResult_t expertBackward(struct lrmoeStep *step) {
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRuns, numRuns, &runs));
   for (int32_t i = 0; i < numRuns; i++)
     runs[i] = runOf(step, i / 2, i % 2);
-  LRMOE_RUN(layer->backend, expertBackward, layer->experts, numRuns, runs,
-            step->stream);
+  if (layer->overlapsReturn)
+    LRMOE_RUN(layer->backend, expertBackwardSplit, layer->experts, numRuns,
+              runs, layer->gradients, step->stream);
+  else
+    LRMOE_RUN(layer->backend, expertBackward, layer->experts, numRuns, runs,
+              step->stream);
+  layer->hasOpenGradients = layer->overlapsReturn;
   step->numPut = step->handoff.numPairs;
   int64_t scratch = layer->backend->expertScratchBytes(layer->experts);
   lrmoeMeterAdd(&step->meter, scratch);

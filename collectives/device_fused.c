@@ -69,6 +69,15 @@ static lrmoeResult_t meet(struct lrmoeStep *step, const int64_t *counts) {
   return lrmoeSuccess;
 }
 
+/* Experts of peers may still read rows of the last backward, beside its return
+ * (gradients.h): they have read them all when ranks have met once more. */
+static lrmoeResult_t awaitRoom(struct lrmoeStep *step) {
+  const struct lrmoeLayer *layer = step->layer;
+  if (!layer->overlapsReturn) return lrmoeSuccess;
+  LRMOE_CHECK(enter(step, layer->fused->noCounts));
+  return meet(step, layer->fused->noCounts);
+}
+
 /* From rows in one sequence to places, for a route that the host worked out. */
 static lrmoeResult_t placeRows(struct lrmoeStep *step) {
   int32_t numRanks = step->plan->numRanks;
@@ -118,6 +127,7 @@ lrmoeResult_t lrmoeFusedPut(struct lrmoeStep *step, const void *g) {
       .targets = layer->fused->recvTargets,
       .gate = layer->fused->gate,
   };
+  LRMOE_CHECK(awaitRoom(step));
   LRMOE_CHECK(enter(step, step->meetCounts));
   LRMOE_RUN(layer->backend, putRows, &put, step->stream);
   countBytes(step, step->backOffsets, &step->stats.rowBytes);

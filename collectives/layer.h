@@ -58,6 +58,9 @@ struct lrmoeLayer {
   int isBound;
   uint64_t version;
   struct lrmoeExpertContext *experts;
+  int overlapsReturn;
+  int hasOpenGradients; /* weight gradients that are still added to ... */
+  void *gradients;      /* ... until this event (gradients.h) */
 
   /* Rows that this rank packs; rows of g that it receives as executor; rows
    * that come back to it as source.  Sized once for the worst step, so that

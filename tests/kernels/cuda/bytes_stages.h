@@ -38,4 +38,11 @@ double putSumOf(struct naiveRandom *random, int64_t numRows, int64_t numOut);
 /* Kernels of an expert's backward, between its GEMMs. */
 double expertOfPair(struct naiveRandom *random);
 
+/* The same in two phases: up to dX, and for the weight gradients. */
+struct expertPhases {
+  double first;
+  double later;
+};
+struct expertPhases expertPhasesOfPair(struct naiveRandom *random);
+
 #endif
