@@ -46,8 +46,8 @@ static lrmoeResult_t checkConfig(const lrmoeLayerConfig_t *config) {
   LRMOE_REQUIRE(config->overlapsReturn == 0 || config->overlapsReturn == 1,
                 "overlapsReturn is %d: 0 or 1 is needed",
                 config->overlapsReturn);
-  LRMOE_REQUIRE(config->reserved == 0, "reserved is %d: 0 is needed",
-                config->reserved);
+  LRMOE_REQUIRE(config->packsX == 0 || config->packsX == 1,
+                "packsX is %d: 0 or 1 is needed", config->packsX);
   if (config->tensorShards != 0 && config->tensorShards != 1)
     return LRMOE_FAIL(lrmoeUnsupported,
                       "tensorShards is %d: experts that are split over ranks "
@@ -76,6 +76,7 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
   layer->savedState = config->savedState;
   layer->routerGrad = config->routerGrad;
   layer->overlapsReturn = config->overlapsReturn;
+  layer->packsX = config->packsX;
   layer->gatherRanks = lrmoeParamGet(lrmoeParamGatherRanks);
   if (!layer->gatherRanks) layer->gatherRanks = layer->backend->isHost ? 4 : 16;
   layer->rowBytes = config->hidden * (int64_t)lrmoeTypeBytes(config->dtype);
@@ -197,6 +198,7 @@ static void freeLayer(struct lrmoeLayer *layer) {
   lrmoeReplicasFree(layer);
   lrmoeBlockFree(layer->backend, &layer->pairRows);
   lrmoeBlockFree(layer->backend, &layer->movedX);
+  lrmoeBlockFree(layer->backend, &layer->packedX);
   lrmoeBlockFree(layer->backend, &layer->forwardRows);
   layer->backend->expertClose(layer->experts);
   lrmoeFree(layer->weights);

@@ -1095,7 +1095,11 @@ typedef struct {
    * with GELU), which the plan charges to backward anyway.  0: they are whole
    * after lrmoeExpertBackward.  All ranks the same; on a CPU nothing changes. */
   int32_t overlapsReturn;
-  int32_t reserved; /* 0 */
+  /* 1: where rows go straight into windows, lrmoeSelectPackSend also copies the
+   * rows of x of kept pairs that stayed into the order of the GEMMs, while
+   * links are what it waits for, and backward gathers them no more.  Takes H
+   * elements a kept pair, which the plan does not charge.  0: no copy. */
+  int32_t packsX;
 } lrmoeLayerConfig_t;
 
 #define LRMOE_LAYER_CONFIG_INITIALIZER                                        \

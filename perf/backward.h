@@ -51,6 +51,7 @@ struct backwardOptions {
   const char *gemm;
   int isStaged;
   int isOverlapped;
+  int isXPacked;
   int isDevice; /* calls return before their work is done */
   uint64_t seed;
 };

@@ -38,7 +38,8 @@ struct oracleCase {
   lrmoeSavedState_t savedState;
   lrmoeRouterGrad_t routerGrad;
   int64_t gatherRanks; /* > 0: LRMOE_GATHER_RANKS of the layer */
-  int overlapsReturn;  /* of the layer */
+  int overlapsReturn;  /* of the layer, as ... */
+  int packsX;
 };
 
 /* Zeros for the caller to free; aborts without memory. */

@@ -53,6 +53,7 @@ struct oracleCase oracleRandomCase(uint64_t seed) {
   c.routerGrad = (lrmoeRouterGrad_t)oraclePick(seed, 47, 0, 2);
   c.gatherRanks = oraclePick(seed, 48, 0, 1) ? 64 : 1;
   c.overlapsReturn = (int)oraclePick(seed, 49, 0, 1);
+  c.packsX = (int)oraclePick(seed, 50, 0, 1);
   if (c.routerGrad == lrmoeRouterGradExecutor) {
     c.savedState = lrmoeSavedFull;
     c.backward.wire = lrmoeWireDedup;

@@ -117,57 +117,93 @@ static int runLayer(const struct testRank *self, const struct oracleCase *spec,
   return failed;
 }
 
+/* Two cases that must leave the same. */
 struct comparison {
-  struct oracleCase spec;
+  struct oracleCase specs[2];
   layerBody body;
-  struct left left[2][numRanks]; /* without and with overlap */
-  int isOverlapped;
+  struct left left[2][numRanks];
+  int side;
 };
 
 static int runSide(const struct testRank *self) {
   struct comparison *comparison = self->user;
-  struct oracleCase spec = comparison->spec;
-  spec.overlapsReturn = comparison->isOverlapped;
-  return runLayer(self, &spec, comparison->body,
-                  &comparison->left[spec.overlapsReturn][self->rank]);
+  int side = comparison->side;
+  return runLayer(self, &comparison->specs[side], comparison->body,
+                  &comparison->left[side][self->rank]);
 }
 
-static void compareSides(struct comparison *comparison) {
-  for (int side = 0; side < 2; side++) {
-    comparison->isOverlapped = side;
-    ck_assert_int_eq(testRanksThreads(numRanks, runSide, comparison), 0);
-  }
+static void runSideOf(struct comparison *comparison, int side) {
+  comparison->side = side;
+  ck_assert_int_eq(testRanksThreads(numRanks, runSide, comparison), 0);
+}
+
+static void assertSame(struct comparison *comparison) {
   for (int r = 0; r < numRanks; r++) {
-    struct left *whole = &comparison->left[0][r];
-    struct left *split = &comparison->left[1][r];
-    ck_assert_int_eq(whole->count, split->count);
-    ck_assert_int_gt(whole->count, 0);
-    ck_assert(!memcmp(whole->bytes, split->bytes, (size_t)whole->count));
-    free(whole->bytes);
-    free(split->bytes);
+    struct left *first = &comparison->left[0][r];
+    struct left *second = &comparison->left[1][r];
+    ck_assert_int_eq(first->count, second->count);
+    ck_assert_int_gt(first->count, 0);
+    ck_assert(!memcmp(first->bytes, second->bytes, (size_t)first->count));
+    free(first->bytes);
+    free(second->bytes);
   }
+}
+
+/* The case, which may pack x, with overlap; and with neither. */
+static void compareOverlap(const struct oracleCase *spec, layerBody body) {
+  struct comparison comparison = {{*spec, *spec}, .body = body};
+  comparison.specs[0].packsX = 0;
+  comparison.specs[1].overlapsReturn = 1;
+  runSideOf(&comparison, 0);
+  runSideOf(&comparison, 1);
+  assertSame(&comparison);
 }
 
 /* Without scores there is no round B1: nothing but the meetings keeps ranks
  * from putting early. */
 START_TEST(sameBitsAsWithout) {
-  struct comparison comparison = {.spec = fourRanks(), .body = runSteps};
-  struct oracleCase *c = &comparison.spec;
-  c->isFused = _i % 2;
-  if (_i / 2 % 2) c->backward.metric = lrmoeMetricAll;
-  if (_i / 4 % 3 == 1) c->numSlots = 1;
-  if (_i / 4 % 3 == 2) c->savedState = lrmoeSavedNone;
-  if (_i / 12) simtSetOrder(simtOrderRandom, (uint64_t)(_i + 1));
-  if (_i / 12 == 2) simtSetOrder(simtOrderLifo, 0);
-  compareSides(&comparison);
+  struct oracleCase c = fourRanks();
+  c.isFused = _i % 2;
+  if (_i / 2 % 2) c.backward.metric = lrmoeMetricAll;
+  c.packsX = _i / 2 % 3 == 0;
+  if (_i / 4 % 3 == 1) c.numSlots = 1;
+  if (_i / 4 % 3 == 2) c.savedState = lrmoeSavedNone;
+  simtSetOrder(_i / 12 ? simtOrderLifo : simtOrderRandom, (uint64_t)_i + 1);
+  compareOverlap(&c, runSteps);
 }
 END_TEST
 
 START_TEST(sameBitsOfAllRouterGradients) {
-  struct comparison comparison = {.spec = fourRanks(), .body = runSteps};
-  comparison.spec.isFused = _i % 2;
-  comparison.spec.routerGrad = (lrmoeRouterGrad_t)(1 + _i / 2);
-  compareSides(&comparison);
+  struct oracleCase c = fourRanks();
+  c.isFused = _i % 2;
+  c.routerGrad = (lrmoeRouterGrad_t)(1 + _i / 2);
+  compareOverlap(&c, runSteps);
+}
+END_TEST
+
+/* ---- x in the order of the GEMMs ---- */
+
+static int64_t bytesGathered(void) {
+  struct simtCounters counters;
+  simtGetCounters("gatherTilesKernel", &counters);
+  simtResetCounters();
+  return counters.bytesStored;
+}
+
+/* By no batch; forward's rows of x, and rows of g, are all the same. */
+START_TEST(packedRowsAreNotGathered) {
+  struct oracleCase c = fourRanks();
+  c.isFused = 1;
+  c.numSlots = _i;
+  struct comparison comparison = {{c, c}, .body = runSteps};
+  comparison.specs[1].packsX = 1;
+  simtResetCounters();
+  runSideOf(&comparison, 0);
+  int64_t gathered = bytesGathered();
+  runSideOf(&comparison, 1);
+  int64_t packed = bytesGathered();
+  assertSame(&comparison);
+  ck_assert_int_lt(packed, gathered);
 }
 END_TEST
 
@@ -184,10 +220,10 @@ static int runAndLeave(struct driver *steps, struct left *left) {
 }
 
 START_TEST(aStepThatGoesIsWaitedFor) {
-  struct comparison comparison = {.spec = fourRanks(), .body = runAndLeave};
+  struct oracleCase c = fourRanks();
   simtSetOrder(simtOrderLifo, 0);
-  comparison.spec.isFused = _i;
-  compareSides(&comparison);
+  c.isFused = _i;
+  compareOverlap(&c, runAndLeave);
 }
 END_TEST
 
@@ -201,11 +237,11 @@ static int runAndReduce(struct driver *steps, struct left *left) {
 }
 
 START_TEST(gradientsGoHomeWhole) {
-  struct comparison comparison = {.spec = fourRanks(), .body = runAndReduce};
+  struct oracleCase c = fourRanks();
   simtSetOrder(simtOrderLifo, 0);
-  comparison.spec.isFused = _i;
-  comparison.spec.numSlots = 1;
-  compareSides(&comparison);
+  c.isFused = _i;
+  c.numSlots = 1;
+  compareOverlap(&c, runAndReduce);
 }
 END_TEST
 
@@ -302,8 +338,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("overlap");
-  suiteAddTest(suite, 300, sameBitsAsWithout, 36);
+  suiteAddTest(suite, 300, sameBitsAsWithout, 24);
   suiteAddTest(suite, 300, sameBitsOfAllRouterGradients, 4);
+  suiteAddTest(suite, 300, packedRowsAreNotGathered, 2);
   suiteAddTest(suite, 300, aStepThatGoesIsWaitedFor, 2);
   suiteAddTest(suite, 300, gradientsGoHomeWhole, 2);
   suiteAddTest(suite, 300, theReturnIsNotBehindWeights, 2);

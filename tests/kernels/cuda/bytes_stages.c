@@ -168,6 +168,23 @@ double putOf(struct naiveRandom *random, int64_t tokens, int64_t numRows) {
   return countBytes();
 }
 
+double copyOfOwn(struct naiveRandom *random) {
+  const struct mirror *x = randomRows(random, sample, hidden);
+  const struct mirror *index = mirrorRandomIndices(random, sample, sample, 0);
+  const struct mirror *out = mirrorRoom((size_t)sample * rowBytes);
+  const struct puts puts = makePuts(1);
+  const struct lrmoePut args = {
+      .rows = {x->at[onDevice], NULL, lrmoeBfloat16, hidden},
+      .targets = puts.targets->at[onDevice],
+      .gate = puts.gate->at[onDevice],
+      .own = {{x->at[onDevice], index->at[onDevice], lrmoeBfloat16, hidden},
+              sample,
+              index->at[onDevice],
+              out->at[onDevice]}};
+  ASSERT_RUN(onDevice, putRows, &args, NULL);
+  return countBytes() / sample;
+}
+
 double putSumOf(struct naiveRandom *random, int64_t numRows, int64_t numOut) {
   const int64_t ends[] = {0, numOut};
   int64_t *offsets = malloc((size_t)(numOut + 1) * sizeof *offsets);
@@ -234,8 +251,9 @@ static struct lrmoeExpertContext *openExpert(void) {
   return context;
 }
 
-double expertOfPair(struct naiveRandom *random) {
-  const struct lrmoeExpertBackward args = expertOf(random, 1);
+double expertOfPair(struct naiveRandom *random, int isXPacked) {
+  struct lrmoeExpertBackward args = expertOf(random, 1);
+  if (isXPacked) args.x.index = NULL;
   struct lrmoeExpertContext *context = openExpert();
   ASSERT_RUN(onDevice, expertBackward, context, 1, &args, NULL);
   double bytes = countBytes();
