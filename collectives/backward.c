@@ -16,6 +16,23 @@ static lrmoeResult_t openRows(struct lrmoeStep *step) {
   return lrmoeSuccess;
 }
 
+/* Rows of x that came, to those that stayed and were copied before: the terms
+ * of a weight gradient then lie in one piece, as gathered ones do. */
+static lrmoeResult_t packMovedX(struct lrmoeStep *step) {
+  const struct lrmoeLayer *layer = step->layer;
+  const lrmoeHandoff_t *handoff = &step->handoff;
+  for (int64_t j = 0; j < handoff->numInstances && step->isXPacked; j++) {
+    int64_t first = handoff->offsets[j] + handoff->stayed[j];
+    const struct lrmoeGather pack = {
+        {handoff->movedX, handoff->xRow + first, layer->type, layer->hidden},
+        handoff->offsets[j + 1] - first,
+        layer->type,
+        (char *)layer->packedX.data + first * layer->rowBytes};
+    LRMOE_RUN(layer->backend, gather, &pack, step->stream);
+  }
+  return lrmoeSuccess;
+}
+
 /* The rows of one instance that stayed, or those that moved here and whose
  * state is computed again. */
 static struct lrmoeExpertBackward runOf(const struct lrmoeStep *step, int32_t j,
@@ -26,12 +43,17 @@ static struct lrmoeExpertBackward runOf(const struct lrmoeStep *step, int32_t j,
   int64_t split = handoff->offsets[j] + handoff->stayed[j];
   int64_t first = isMoved ? split : handoff->offsets[j];
   int64_t last = isMoved ? handoff->offsets[j + 1] : split;
+  struct lrmoeRows x = {isMoved ? handoff->movedX : handoff->x,
+                        handoff->xRow + first, layer->type, layer->hidden};
+  if (step->isXPacked) {
+    x.data = (const char *)layer->packedX.data + first * layer->rowBytes;
+    x.index = NULL;
+  }
   return (struct lrmoeExpertBackward){
       .weights = lrmoeStepWeights(step, j),
       .numRows = last - first,
       .g = {handoff->g, handoff->gRow + first, layer->type, layer->hidden},
-      .x = {isMoved ? handoff->movedX : handoff->x, handoff->xRow + first,
-            layer->type, layer->hidden},
+      .x = x,
       .saved = {isMoved ? NULL : step->saved, handoff->fwdRow + first,
                 layer->type, width},
       .alpha = handoff->weights + first,
@@ -44,12 +66,18 @@ static lrmoeResult_t expertBackward(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
   struct lrmoeExpertBackward *runs = NULL;
   LRMOE_CHECK(openRows(step));
+  LRMOE_CHECK(packMovedX(step));
   int32_t numRuns = 2 * step->numInstances;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRuns, numRuns, &runs));
   for (int32_t i = 0; i < numRuns; i++)
     runs[i] = runOf(step, i / 2, i % 2);
-  LRMOE_RUN(layer->backend, expertBackward, layer->experts, numRuns, runs,
-            step->stream);
+  if (layer->overlapsReturn)
+    LRMOE_RUN(layer->backend, expertBackwardSplit, layer->experts, numRuns,
+              runs, layer->gradients, step->stream);
+  else
+    LRMOE_RUN(layer->backend, expertBackward, layer->experts, numRuns, runs,
+              step->stream);
+  layer->hasOpenGradients = layer->overlapsReturn;
   step->numPut = step->handoff.numPairs;
   int64_t scratch = layer->backend->expertScratchBytes(layer->experts);
   lrmoeMeterAdd(&step->meter, scratch);

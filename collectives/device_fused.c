@@ -69,6 +69,15 @@ static lrmoeResult_t meet(struct lrmoeStep *step, const int64_t *counts) {
   return lrmoeSuccess;
 }
 
+/* Experts of peers may still read rows of the last backward, beside its return
+ * (gradients.h): they have read them all when ranks have met once more. */
+static lrmoeResult_t awaitRoom(struct lrmoeStep *step) {
+  const struct lrmoeLayer *layer = step->layer;
+  if (!layer->overlapsReturn) return lrmoeSuccess;
+  LRMOE_CHECK(enter(step, layer->fused->noCounts));
+  return meet(step, layer->fused->noCounts);
+}
+
 /* From rows in one sequence to places, for a route that the host worked out. */
 static lrmoeResult_t placeRows(struct lrmoeStep *step) {
   int32_t numRanks = step->plan->numRanks;
@@ -105,12 +114,33 @@ static void countBytes(const struct lrmoeStep *step, const int64_t *sent,
   *bytes += (sent[step->plan->numRanks] - own) * layer->rowBytes;
 }
 
+/* Rows of x of pairs that stayed, into the order of the handoff.  A route that
+ * the host works out is not on the device yet. */
+static lrmoeResult_t packX(struct lrmoeStep *step, struct lrmoeOwnRows *own) {
+  struct lrmoeLayer *layer = step->layer;
+  const lrmoeHandoff_t *handoff = &step->handoff;
+  int64_t bytes = handoff->numPairs * layer->rowBytes;
+  if (!layer->packsX || !step->route.flags ||
+      layer->savedState == lrmoeSavedNone)
+    return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeBlockReserve(layer->backend, (size_t)bytes, step->stream,
+                                &layer->packedX));
+  lrmoeMeterAdd(&step->meter, bytes);
+  *own = (struct lrmoeOwnRows){
+      {handoff->x, handoff->xRow, layer->type, layer->hidden},
+      handoff->numPairs,
+      handoff->fwdRow,
+      layer->packedX.data};
+  step->isXPacked = 1;
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeFusedPut(struct lrmoeStep *step, const void *g) {
   const struct lrmoeLayer *layer = step->layer;
   LRMOE_CHECK(step->route.flags ? placeDeviceRows(step) : placeRows(step));
   LRMOE_CHECK(uploadCounts(step, step->backOffsets, step->backRecvOffsets,
                            &step->meetCounts));
-  const struct lrmoePut put = {
+  struct lrmoePut put = {
       .rows = {g, NULL, layer->type, layer->hidden},
       .numRows = step->numTokens,
       .offsets = step->tokenLists,
@@ -118,6 +148,8 @@ lrmoeResult_t lrmoeFusedPut(struct lrmoeStep *step, const void *g) {
       .targets = layer->fused->recvTargets,
       .gate = layer->fused->gate,
   };
+  LRMOE_CHECK(packX(step, &put.own));
+  LRMOE_CHECK(awaitRoom(step));
   LRMOE_CHECK(enter(step, step->meetCounts));
   LRMOE_RUN(layer->backend, putRows, &put, step->stream);
   countBytes(step, step->backOffsets, &step->stats.rowBytes);

@@ -23,11 +23,12 @@ struct lrmoeFused {
   lrmoeWindow_t back;
   lrmoeWindow_t signals;
   void *block;              /* [2, G] signal words, a window */
-  struct lrmoeBlock tables; /* device: the next four */
+  struct lrmoeBlock tables; /* device: the next five */
   char **recvTargets; /* [G] this rank's rows in each rank's layer->recv */
   char **backTargets; /* [G] and in layer->back */
   int64_t **words;    /* [G] */
   int64_t *gate;
+  int64_t *noCounts;        /* [2, G] zeros: of a meeting after no rows */
   struct lrmoeWatch *watch; /* page-locked */
   int64_t epoch;
   void *event; /* the last meeting */

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "collectives/fused.h"
+#include "collectives/gradients.h"
 #include "collectives/node.h"
 #include "collectives/replica.h"
 #include "collectives/step.h"
@@ -43,6 +44,11 @@ static lrmoeResult_t checkConfig(const lrmoeLayerConfig_t *config) {
   LRMOE_REQUIRE(config->routerGrad >= lrmoeRouterGradKept &&
                     config->routerGrad <= lrmoeRouterGradExecutor,
                 "unknown router gradient %d", (int)config->routerGrad);
+  LRMOE_REQUIRE(config->overlapsReturn == 0 || config->overlapsReturn == 1,
+                "overlapsReturn is %d: 0 or 1 is needed",
+                config->overlapsReturn);
+  LRMOE_REQUIRE(config->packsX == 0 || config->packsX == 1,
+                "packsX is %d: 0 or 1 is needed", config->packsX);
   if (config->tensorShards != 0 && config->tensorShards != 1)
     return LRMOE_FAIL(lrmoeUnsupported,
                       "tensorShards is %d: experts that are split over ranks "
@@ -70,6 +76,8 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
   layer->convention = config->convention;
   layer->savedState = config->savedState;
   layer->routerGrad = config->routerGrad;
+  layer->overlapsReturn = config->overlapsReturn;
+  layer->packsX = config->packsX;
   layer->gatherRanks = lrmoeParamGet(lrmoeParamGatherRanks);
   if (!layer->gatherRanks) layer->gatherRanks = layer->backend->isHost ? 4 : 16;
   layer->rowBytes = config->hidden * (int64_t)lrmoeTypeBytes(config->dtype);
@@ -83,7 +91,8 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
                             (int64_t)config->activation,
                             (int64_t)config->convention,
                             (int64_t)config->routerGrad,
-                            (int64_t)config->savedState};
+                            (int64_t)config->savedState,
+                            config->overlapsReturn};
   layer->hash = lrmoeHash(layer->planner->hash, agreed, sizeof agreed);
 }
 
@@ -182,6 +191,7 @@ static void freeLayer(struct lrmoeLayer *layer) {
     layer->idle = step->next;
     lrmoeStepFree(step);
   }
+  lrmoeGradientsFree(layer);
   lrmoeFusedClose(layer);
   freeRegion(layer, &layer->back);
   freeRegion(layer, &layer->recv);
@@ -189,6 +199,7 @@ static void freeLayer(struct lrmoeLayer *layer) {
   lrmoeReplicasFree(layer);
   lrmoeBlockFree(layer->backend, &layer->pairRows);
   lrmoeBlockFree(layer->backend, &layer->movedX);
+  lrmoeBlockFree(layer->backend, &layer->packedX);
   lrmoeBlockFree(layer->backend, &layer->forwardRows);
   layer->backend->expertClose(layer->experts);
   if (layer->nodes) lrmoeNodesFree(layer->nodes);
@@ -217,6 +228,7 @@ static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
                                          config->convention};
   LRMOE_RUN(layer->backend, expertOpen, &shape, gemmOf(config),
             &layer->experts);
+  LRMOE_CHECK(lrmoeGradientsInit(layer));
   LRMOE_CHECK(lrmoeReplicasInit(layer, layer->planner->config.slots));
   return makeRegions(layer, maxLocal + layer->planner->config.slots);
 }
@@ -291,6 +303,7 @@ lrmoeResult_t lrmoeLayerBind(lrmoeLayer_t layer,
     LRMOE_REQUIRE(known.w1[i] && known.w2[i] &&
                       (!known.dw1 || (known.dw1[i] && known.dw2[i])),
                   "a weight of local expert %d is NULL", i);
+  LRMOE_CHECK(lrmoeGradientsFinish(layer));
   for (int32_t i = 0; i < layer->numLocal; i++)
     layer->weights[i] = (struct lrmoeExpertWeights){
         known.w1[i], known.w2[i], known.dw1 ? known.dw1[i] : NULL,

@@ -61,6 +61,10 @@ struct lrmoeLayer {
   int isBound;
   uint64_t version;
   struct lrmoeExpertContext *experts;
+  int packsX;
+  int overlapsReturn;
+  int hasOpenGradients; /* weight gradients that are still added to ... */
+  void *gradients;      /* ... until this event (gradients.h) */
 
   /* Rows that this rank packs; rows of g that it receives as executor; rows
    * that come back to it as source.  Sized once for the worst step, so that
@@ -70,6 +74,7 @@ struct lrmoeLayer {
   struct lrmoeRegion back;
   struct lrmoeBlock pairRows;    /* [pairs, H] y or dx of the experts' pairs */
   struct lrmoeBlock movedX;      /* rows of x that came again in backward */
+  struct lrmoeBlock packedX;     /* [handoff, H] all that kept pairs need */
   struct lrmoeBlock forwardRows; /* rows of x in forward, state none */
   struct lrmoeStep *active;      /* whose backward uses the regions now */
 

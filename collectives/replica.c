@@ -1,6 +1,7 @@
 /* Replicas: see replica.h. */
 #include "collectives/replica.h"
 
+#include "collectives/gradients.h"
 #include "collectives/span.h"
 
 static const int64_t slotAlignment = 64;
@@ -391,5 +392,7 @@ lrmoeResult_t lrmoeReplicaReduce(lrmoeLayer_t layer, lrmoeStream_t stream) {
   LRMOE_REQUIRE(!stream || !layer->backend->isHost,
                 "a CPU communicator has no streams: pass NULL");
   LRMOE_SPAN_ON(layer->comm, "lrmoeReplicaReduce", stream);
-  return lrmoeCommSettle(layer->comm, lrmoeReplicasReduce(layer, stream));
+  lrmoeResult_t joined = lrmoeGradientsJoin(layer, stream);
+  if (joined == lrmoeSuccess) joined = lrmoeReplicasReduce(layer, stream);
+  return lrmoeCommSettle(layer->comm, joined);
 }

@@ -11,6 +11,7 @@
 #include "collectives/compact.h"
 #include "collectives/device_route.h"
 #include "collectives/fused.h"
+#include "collectives/gradients.h"
 #include "collectives/node.h"
 #include "collectives/replica.h"
 #include "collectives/route.h"
@@ -226,8 +227,10 @@ lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
                       (long long)step->numPut,
                       (long long)step->handoff.numPairs);
   int64_t start = lrmoeNowNs();
-  LRMOE_CHECK(
-      lrmoeCommSettle(step->layer->comm, returnRows(step, dx, dWeights)));
+  lrmoeResult_t result = returnRows(step, dx, dWeights);
+  lrmoeResult_t ended = lrmoeGradientsEnd(step->layer, stream);
+  LRMOE_CHECK(lrmoeCommSettle(step->layer->comm,
+                              result != lrmoeSuccess ? result : ended));
   step->stats.returnNs = lrmoeNowNs() - start;
   lrmoeReplicasRelease(step);
   step->layer->active = NULL;

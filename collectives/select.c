@@ -96,6 +96,7 @@ static lrmoeResult_t begin(struct lrmoeStep *step, const void *g,
   step->meter = (struct lrmoeMeter){0};
   step->stats = (lrmoeStepStats_t)LRMOE_STEP_STATS_INITIALIZER;
   step->isFused = 0;
+  step->isXPacked = 0;
   step->tokenLists = NULL;
   step->route = (struct lrmoeDeviceRoute){0};
   step->kept = NULL;

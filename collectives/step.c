@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "collectives/device_route.h"
+#include "collectives/gradients.h"
 #include "collectives/replica.h"
 #include "collectives/route.h"
 
@@ -89,7 +90,8 @@ lrmoeResult_t lrmoeStepExpect(struct lrmoeStep *step, const char *call,
                       "%s: the step has got as far as %s; %s must come before",
                       call, after[step->state], after[low]);
   step->stream = stream;
-  return lrmoeSuccess;
+  if (step->layer->active == step) return lrmoeSuccess;
+  return lrmoeGradientsJoin(step->layer, stream);
 }
 
 int32_t lrmoeStepExpert(const struct lrmoeStep *step, int32_t i) {
@@ -282,12 +284,16 @@ lrmoeResult_t lrmoeStepCreate(lrmoeLayer_t layer, int64_t numTokens,
 lrmoeResult_t lrmoeStepDestroy(lrmoeStep_t step) {
   if (!step) return lrmoeSuccess;
   struct lrmoeLayer *layer = step->layer;
+  lrmoeResult_t result = lrmoeSuccess;
+  if (layer->active == step) {
+    result = lrmoeGradientsFinish(layer);
+    layer->active = NULL;
+  }
   lrmoeReplicasRelease(step);
-  if (layer->active == step) layer->active = NULL;
   layer->numSteps--;
   step->next = layer->idle;
   layer->idle = step;
-  return lrmoeSuccess;
+  return result;
 }
 
 lrmoeResult_t lrmoeStepGetDemand(lrmoeStep_t step, const int64_t **demand) {

@@ -285,6 +285,7 @@ struct lrmoeStep {
   float *dAlpha;         /* device [handoff] */
   lrmoeHandoff_t handoff;
   int isFused;
+  int isXPacked;  /* rows of x lie in the layer's packedX */
   int64_t numPut; /* handoff rows whose dx has been given */
   struct lrmoeMeter meter;
   lrmoeStepStats_t stats;

@@ -777,7 +777,13 @@ typedef struct {
   int64_t weightBytes; /* weights of one expert; 0: from H, F and element */
   int64_t gradBytes;   /* its weight gradient; 0: fp32 */
   int64_t windowNs;    /* T_ovlp: most time that backward's rows may take on the
-                          wire; 0: no limit */
+                          wire, out and home (commNs); 0: no limit.  Rows home,
+                          half of it where none bring x, can be hidden: with
+                          overlapsReturn of the layer they go beside weight
+                          gradients, 2 H (F + u) FLOPs a kept pair with u = 2F
+                          (SwiGLU) or F (GELU).  So in a window of twice what
+                          those take for peakKept pairs rows home cost no time;
+                          rows out are waited for */
   int64_t windowWork;  /* most steps of a search for more pairs under a window
                           that binds, of overload and of uniform with replicas,
                           in groups of up to 64 ranks; 0: none.  Counted, so that
@@ -1089,13 +1095,25 @@ typedef struct {
   /* Ranks that share one expert's F (tensor parallelism): 0 or 1.  More is
    * refused: |phi| would have to be summed over the shards. */
   int32_t tensorShards;
+  /* 1: on a GPU the weight gradients are multiplied on streams of the library
+   * while lrmoeReturn brings dx home, and are whole after it, on its stream;
+   * until then nobody may read dw1 and dw2, nor write what the handoff
+   * shows.  The same bits.  In between 3F elements a kept pair are held (2F
+   * with GELU), which the plan charges to backward anyway.  0: they are whole
+   * after lrmoeExpertBackward.  All ranks the same; on a CPU nothing changes. */
+  int32_t overlapsReturn;
+  /* 1: where rows go straight into windows, lrmoeSelectPackSend also copies the
+   * rows of x of kept pairs that stayed into the order of the GEMMs, while
+   * links are what it waits for, and backward gathers them no more.  Takes H
+   * elements a kept pair, which the plan does not charge.  0: no copy. */
+  int32_t packsX;
 } lrmoeLayerConfig_t;
 
 #define LRMOE_LAYER_CONFIG_INITIALIZER                                        \
   {                                                                           \
     sizeof(lrmoeLayerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, NULL, 0, \
         1, lrmoeBfloat16, lrmoeSwiglu, lrmoeWeightPost, lrmoeRouterGradKept,  \
-        lrmoeSavedFull, 0                                                     \
+        lrmoeSavedFull, 0, 0, 0                                               \
   }
 
 /* Makes an MoE layer of the experts that planner places, over comm.  Both
@@ -1261,8 +1279,8 @@ typedef struct {
 lrmoeResult_t lrmoeStepGetHandoff(lrmoeStep_t step, lrmoeHandoff_t *handoff);
 
 /* Runs the local experts' backward on the handoff: FC2 and FC1, data and
- * weight gradients, on kept rows only (paper 3.4).  Adds to dw1 and dw2.
- * Local. */
+ * weight gradients, on kept rows only (paper 3.4).  Adds to dw1 and dw2, which
+ * with overlapsReturn may still go on when lrmoeReturn begins.  Local. */
 lrmoeResult_t lrmoeExpertBackward(lrmoeStep_t step, lrmoeStream_t stream);
 
 /* Results of some handoff rows: [first, first + rows) of one instance. */

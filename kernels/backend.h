@@ -27,7 +27,7 @@
 #include "kernels/lists.h"
 #include "kernels/rows.h"
 
-#define LRMOE_BACKEND_ABI 7
+#define LRMOE_BACKEND_ABI 8
 
 enum lrmoeCopyKind {
   lrmoeCopyToDevice, /* from the host, page-locked for it to be asynchronous */
@@ -147,11 +147,14 @@ struct lrmoeBackend {
                         enum lrmoeCopyKind kind, lrmoeStream_t stream);
   lrmoeResult_t (*clear)(void *to, size_t bytes, lrmoeStream_t stream);
 
-  /* The host waits for a stream, or for the work before an event in it. */
+  /* The host waits for a stream, or for the work before an event in it; a
+   * stream waits for that work.  Both know an event by its last record, and
+   * one without has nothing to be waited for. */
   lrmoeResult_t (*synchronize)(lrmoeStream_t stream);
   lrmoeResult_t (*eventCreate)(void **event);
   lrmoeResult_t (*eventRecord)(void *event, lrmoeStream_t stream);
   lrmoeResult_t (*eventWait)(void *event);
+  lrmoeResult_t (*streamWait)(lrmoeStream_t stream, void *event);
   lrmoeResult_t (*eventDestroy)(void *event);
 
   lrmoeResult_t (*norms)(const struct lrmoeNorms *args, lrmoeStream_t stream);
@@ -238,6 +241,15 @@ struct lrmoeBackend {
                                   int32_t numInstances,
                                   const struct lrmoeExpertBackward *args,
                                   lrmoeStream_t stream);
+  /* The same in two phases: `stream` goes on once dx and dAlpha are there, and
+   * dw1 and dw2 are added to after `event`, until when what args points to is
+   * read.  In between alpha phi and the gradient of FC1's output of all rows
+   * are kept in scratch.  After a failure `stream` waits for all that was
+   * enqueued, and the event is of no use. */
+  lrmoeResult_t (*expertBackwardSplit)(struct lrmoeExpertContext *context,
+                                       int32_t numInstances,
+                                       const struct lrmoeExpertBackward *args,
+                                       void *event, lrmoeStream_t stream);
   lrmoeResult_t (*expertAlpha)(struct lrmoeExpertContext *context,
                                int32_t numInstances,
                                const struct lrmoeExpertAlpha *args,

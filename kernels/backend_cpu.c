@@ -67,6 +67,11 @@ static lrmoeResult_t eventDone(void *event) {
   return lrmoeSuccess;
 }
 
+static lrmoeResult_t streamWait(lrmoeStream_t stream, void *event) {
+  (void)stream, (void)event;
+  return lrmoeSuccess;
+}
+
 /* ---- Rows ---- */
 
 /* All levels give the same bits, so the first choice stands. */
@@ -309,6 +314,17 @@ static lrmoeResult_t peek(const void *from, size_t bytes, void *to) {
   return lrmoeSuccess;
 }
 
+/* ---- Experts ---- */
+
+/* All is done at once: there is nothing to hide behind. */
+static lrmoeResult_t expertBackwardSplit(struct lrmoeExpertContext *context,
+                                         int32_t numInstances,
+                                         const struct lrmoeExpertBackward *args,
+                                         void *event, lrmoeStream_t stream) {
+  (void)event;
+  return lrmoeExpertCpuBackward(context, numInstances, args, stream);
+}
+
 const struct lrmoeBackend lrmoeCpuBackend = {
     .abi = LRMOE_BACKEND_ABI,
     .name = "cpu",
@@ -324,6 +340,7 @@ const struct lrmoeBackend lrmoeCpuBackend = {
     .eventCreate = eventCreate,
     .eventRecord = eventRecord,
     .eventWait = eventDone,
+    .streamWait = streamWait,
     .eventDestroy = eventDone,
     .norms = norms,
     .gather = gather,
@@ -359,5 +376,6 @@ const struct lrmoeBackend lrmoeCpuBackend = {
     .expertScratchBytes = lrmoeExpertCpuScratchBytes,
     .expertForward = lrmoeExpertCpuForward,
     .expertBackward = lrmoeExpertCpuBackward,
+    .expertBackwardSplit = expertBackwardSplit,
     .expertAlpha = lrmoeExpertCpuAlpha,
 };

@@ -80,6 +80,15 @@ static inline int64_t lrmoePlaceOf(int64_t rank, int64_t row) {
   return (int64_t)((uint64_t)rank << lrmoePlaceBits) + row;
 }
 
+/* Rows of this rank that go to others of this rank: row i of `rows` to row i of
+ * `out`, where isOwn[i] is not negative. */
+struct lrmoeOwnRows {
+  struct lrmoeRows rows;
+  int64_t numRows;
+  const int64_t *isOwn;
+  void *out;
+};
+
 /* Row t to the places list[offsets[t] .. offsets[t + 1]), none of them twice:
  * each row is read once. */
 struct lrmoePut {
@@ -89,6 +98,9 @@ struct lrmoePut {
   const int64_t *list;
   char *const *targets; /* [G] row 0 of each rank, in rows' type */
   const int64_t *gate;
+  /* Copied meanwhile, whatever the gate says: puts wait for links and leave the
+   * memory idle. */
+  struct lrmoeOwnRows own;
 };
 
 struct lrmoePutSums {

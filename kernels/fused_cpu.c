@@ -11,9 +11,20 @@ static int64_t typeBytes(lrmoeDataType_t type) {
   return type == lrmoeFloat32 ? 4 : 2;
 }
 
+static void copyOwn(const struct lrmoeOwnRows *own) {
+  int64_t rowBytes = own->rows.width * typeBytes(own->rows.type);
+  for (int64_t i = 0; i < own->numRows; i++)
+    if (own->isOwn[i] >= 0)
+      memcpy((char *)own->out + i * rowBytes,
+             (const char *)own->rows.data +
+                 (own->rows.index ? own->rows.index[i] : i) * rowBytes,
+             (size_t)rowBytes);
+}
+
 void lrmoePutRows(const struct lrmoePut *args) {
   const uint64_t rowMask = ((uint64_t)1 << lrmoePlaceBits) - 1;
   int64_t rowBytes = args->rows.width * typeBytes(args->rows.type);
+  copyOwn(&args->own);
   if (!*args->gate) return;
   for (int64_t t = 0; t < args->numRows; t++)
     for (int64_t i = args->offsets[t]; i < args->offsets[t + 1]; i++) {

@@ -50,6 +50,8 @@ struct backwardOptions {
   lrmoePolicy_t policy;
   const char *gemm;
   int isStaged;
+  int isOverlapped;
+  int isXPacked;
   int isDevice; /* calls return before their work is done */
   uint64_t seed;
 };

@@ -129,6 +129,8 @@ static enum toolExit makeHandles(struct backwardRank *r) {
   layer.activation = o->activation;
   layer.savedState = o->savedState;
   layer.gemm = o->gemm;
+  layer.overlapsReturn = o->isOverlapped;
+  layer.packsX = o->isXPacked;
   TOOL_RANK_OK(r->self, lrmoeLayerCreate(r->comm, r->planners[planAsked],
                                          &layer, &r->layer));
   TOOL_RANK_OK(r->self,

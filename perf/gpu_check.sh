@@ -16,7 +16,7 @@ set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 kernels="gpu_rows gpu_words gpu_select gpu_lists gpu_labels
-  gpu_expert"
+  gpu_expert gpu_split"
 programs="moe_backward_perf $kernels"
 most=60 # MiB of a bundle
 limit=${LRMOE_CHECK_SECONDS:-60} # for each of its programs

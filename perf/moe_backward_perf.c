@@ -178,6 +178,14 @@ static const struct toolArg args[] = {
      .kind = toolArgFlag,
      .value = &settings.options.isStaged,
      .help = "Pack and send apart, not fused."},
+    {.name = "overlap",
+     .kind = toolArgFlag,
+     .value = &settings.options.isOverlapped,
+     .help = "Weight gradients beside the return, on GPUs."},
+    {.name = "pack-x",
+     .kind = toolArgFlag,
+     .value = &settings.options.isXPacked,
+     .help = "x into the GEMMs' order while rows are put, on GPUs."},
     {0}};
 
 static const struct toolColumn columns[] = {{"tokens", "per rank", 8},

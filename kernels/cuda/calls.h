@@ -18,6 +18,7 @@ lrmoeResult_t lrmoeCudaTimerCreate(void **event);
 lrmoeResult_t lrmoeCudaTimerRead(void *from, void *to, int64_t *ns);
 lrmoeResult_t lrmoeCudaEventRecord(void *event, lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaEventWait(void *event);
+lrmoeResult_t lrmoeCudaStreamWait(lrmoeStream_t stream, void *event);
 lrmoeResult_t lrmoeCudaEventDestroy(void *event);
 
 /* sums.cu */
@@ -117,6 +118,9 @@ lrmoeResult_t lrmoeCudaExpertBackward(struct lrmoeExpertContext *context,
                                       int32_t numInstances,
                                       const struct lrmoeExpertBackward *args,
                                       lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaExpertBackwardSplit(
+    struct lrmoeExpertContext *context, int32_t numInstances,
+    const struct lrmoeExpertBackward *args, void *event, lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaExpertAlpha(struct lrmoeExpertContext *context,
                                    int32_t numInstances,
                                    const struct lrmoeExpertAlpha *args,

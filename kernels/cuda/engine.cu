@@ -156,3 +156,18 @@ lrmoeResult_t lrmoeEngineJoin(struct lrmoeEngine *engine, int numSlots,
   }
   return lrmoeSuccess;
 }
+
+void lrmoeEngineSettle(struct lrmoeEngine *engine, int numSlots,
+                       lrmoeStream_t stream) {
+  if (lrmoeEngineJoin(engine, numSlots, stream) == lrmoeSuccess) return;
+  for (int i = 0; i < numSlots; i++)
+    (void)cudaStreamSynchronize(engine->slots[i].stream);
+}
+
+lrmoeResult_t lrmoeEngineMark(struct lrmoeEngine *engine, int numSlots,
+                              cudaEvent_t event) {
+  lrmoeStream_t stream = engine->slots[0].stream;
+  LRMOE_CHECK(lrmoeEngineJoin(engine, numSlots, stream));
+  LRMOE_CUDA_CHECK(cudaEventRecord(event, stream));
+  return lrmoeSuccess;
+}

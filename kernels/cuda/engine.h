@@ -59,4 +59,13 @@ lrmoeResult_t lrmoeEngineFork(struct lrmoeEngine *engine, int numSlots,
 lrmoeResult_t lrmoeEngineJoin(struct lrmoeEngine *engine, int numSlots,
                               lrmoeStream_t stream);
 
+/* After a failure: the same, or where that fails too the host waits. */
+void lrmoeEngineSettle(struct lrmoeEngine *engine, int numSlots,
+                       lrmoeStream_t stream);
+
+/* The event is after what the slots have now; the first one waits for the
+ * others, no stream of the caller does. */
+lrmoeResult_t lrmoeEngineMark(struct lrmoeEngine *engine, int numSlots,
+                              cudaEvent_t event);
+
 #endif

@@ -105,18 +105,25 @@ static char *carve(char *base, int64_t bytes, int64_t *used) {
   return at;
 }
 
-/* Lays a batch's scratch out (without a base, only to know how large it is)
- * and returns its bytes. */
+/* Rows that scratch is for. */
+struct extent {
+  int64_t numRows;  /* of a batch */
+  int64_t keptRows; /* of phi and fc1 */
+};
+
+/* Lays scratch out (without a base, only to know how large it is) and returns
+ * its bytes.  What is kept comes first: it lies the same for all batches. */
 static int64_t layOut(const struct lrmoeExpertContext *context,
-                      const struct lrmoePass *pass, int64_t numRows, char *base,
-                      struct lrmoeSpace *space) {
-  int64_t hidden = numRows * context->shape.hidden * context->elementBytes;
-  int64_t ffn = numRows * context->shape.ffn * context->elementBytes;
-  int64_t fc1 = numRows * context->fc1Width * context->elementBytes;
+                      const struct lrmoePass *pass, struct extent extent,
+                      char *base, struct lrmoeSpace *space) {
+  int64_t hidden =
+      extent.numRows * context->shape.hidden * context->elementBytes;
+  int64_t ffn = extent.keptRows * context->shape.ffn * context->elementBytes;
+  int64_t fc1 = extent.keptRows * context->fc1Width * context->elementBytes;
   int64_t used = 0;
-  space->rows = carve(base, hidden, &used);
   space->phi = carve(base, ffn, &used);
   space->fc1 = carve(base, fc1, &used);
+  space->rows = carve(base, hidden, &used);
   space->kept = pass->needsKept ? carve(base, hidden, &used) : NULL;
   return used;
 }
@@ -130,32 +137,73 @@ static int64_t roundRowsUp(int64_t numRows, int64_t tileRows) {
   return rounded < tileRows ? rounded : tileRows;
 }
 
+/* All rows of a slot, which may be many, by sixteenths of a power of two. */
+static int64_t roundAllRowsUp(int64_t numRows) {
+  int64_t step = 1;
+  while (16 * step < numRows)
+    step *= 2;
+  return (numRows + step - 1) / step * step;
+}
+
 static lrmoeResult_t reserveSlots(struct lrmoeExpertContext *context,
                                   const struct lrmoePass *pass) {
   const struct lrmoeExpertPlan *plan = &context->plan;
   for (int i = 0; i < plan->numSlots; i++) {
     struct lrmoeSpace space;
     int64_t rows = roundRowsUp(plan->slotRows[i], context->tileRows);
+    const struct extent extent = {
+        rows, pass->runLater ? roundAllRowsUp(plan->allRows[i]) : rows};
     LRMOE_CHECK(lrmoeSlotReserve(&context->engine->slots[i],
-                                 layOut(context, pass, rows, NULL, &space)));
+                                 layOut(context, pass, extent, NULL, &space)));
   }
   return lrmoeSuccess;
 }
 
+static struct lrmoeRun runOf(struct lrmoeExpertContext *context,
+                             const struct lrmoePass *pass,
+                             const struct lrmoeBatch *batch) {
+  const struct lrmoeExpertPlan *plan = &context->plan;
+  struct lrmoeRun run = {context,
+                         pass->args,
+                         batch,
+                         plan->tiles + batch->firstTile,
+                         &context->engine->slots[batch->slot],
+                         {NULL, NULL, NULL, NULL}};
+  struct extent extent = {batch->numRows, batch->numRows};
+  if (pass->runLater) extent.keptRows = plan->allRows[batch->slot];
+  layOut(context, pass, extent, run.slot->scratch, &run.space);
+  if (!pass->runLater) return run;
+  int64_t first = batch->firstRow * context->elementBytes;
+  run.space.phi += first * context->shape.ffn;
+  run.space.fc1 += first * context->fc1Width;
+  return run;
+}
+
 static lrmoeResult_t runBatches(struct lrmoeExpertContext *context,
-                                const struct lrmoePass *pass) {
+                                const struct lrmoePass *pass, int isLater) {
   const struct lrmoeExpertPlan *plan = &context->plan;
   for (int64_t i = 0; i < plan->numBatches; i++) {
-    const struct lrmoeBatch *batch = &plan->batches[i];
-    struct lrmoeRun run = {context,
-                           pass->args,
-                           batch,
-                           plan->tiles + batch->firstTile,
-                           &context->engine->slots[batch->slot],
-                           {NULL, NULL, NULL, NULL}};
-    layOut(context, pass, batch->numRows, run.slot->scratch, &run.space);
-    LRMOE_CHECK(pass->run(&run));
+    struct lrmoeRun run = runOf(context, pass, &plan->batches[i]);
+    LRMOE_CHECK(isLater ? pass->runLater(&run) : pass->run(&run));
   }
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t runPhases(struct lrmoeExpertContext *context,
+                               const struct lrmoePass *pass,
+                               lrmoeStream_t stream) {
+  struct lrmoeEngine *engine = context->engine;
+  int numSlots = context->plan.numSlots;
+  LRMOE_CHECK(runBatches(context, pass, 0));
+  LRMOE_CHECK(lrmoeEngineJoin(engine, numSlots, stream));
+  if (!pass->runLater) return lrmoeSuccess;
+  LRMOE_CHECK(runBatches(context, pass, 1));
+  return lrmoeEngineMark(engine, numSlots, pass->event);
+}
+
+static lrmoeResult_t recordNothing(const struct lrmoePass *pass,
+                                   lrmoeStream_t stream) {
+  if (pass->runLater) LRMOE_CUDA_CHECK(cudaEventRecord(pass->event, stream));
   return lrmoeSuccess;
 }
 
@@ -169,12 +217,12 @@ static lrmoeResult_t runPlan(struct lrmoeExpertContext *context,
   const struct lrmoePlanLimits limits = {
       engine->numSlots, context->gemm->mixesWeights, context->tileRows};
   LRMOE_CHECK(lrmoeExpertPlanMake(plan, numEntries, &limits));
-  if (plan->numSlots == 0) return lrmoeSuccess;
+  if (plan->numSlots == 0) return recordNothing(pass, stream);
   LRMOE_CHECK(reserveSlots(context, pass));
   LRMOE_CHECK(lrmoeEngineFork(engine, plan->numSlots, stream));
-  lrmoeResult_t result = runBatches(context, pass);
-  lrmoeResult_t joined = lrmoeEngineJoin(engine, plan->numSlots, stream);
-  return result != lrmoeSuccess ? result : joined;
+  lrmoeResult_t result = runPhases(context, pass, stream);
+  if (result != lrmoeSuccess) lrmoeEngineSettle(engine, plan->numSlots, stream);
+  return result;
 }
 
 lrmoeResult_t lrmoeExpertRun(struct lrmoeExpertContext *context,

@@ -58,6 +58,6 @@ lrmoeResult_t lrmoeCudaExpertAlpha(struct lrmoeExpertContext *context,
     LRMOE_CHECK(lrmoeCheckRows(context, &args[i].g, context->shape.hidden));
     LRMOE_CHECK(lrmoeCheckRows(context, &args[i].saved, context->fc1Width));
   }
-  const struct lrmoePass pass = {args, 0, runAlpha};
+  const struct lrmoePass pass = {args, 0, runAlpha, NULL, NULL};
   return lrmoeExpertRun(context, numInstances, &pass, stream);
 }

@@ -5,7 +5,10 @@
  *
  * alpha phi takes the place of g W2, and gathered x that of g.  Where a tile
  * has no saved FC1 output, x is gathered first, kept, and FC1 computed again;
- * dFc1 then takes the place of its output. */
+ * dFc1 then takes the place of its output.
+ *
+ * In two phases the gradients come last, over all batches, from rows of g and
+ * of x that are gathered once more: to keep them would take 2H a row. */
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/run.h"
 
@@ -156,37 +159,64 @@ static lrmoeResult_t addDw1(const struct lrmoeRun *run,
   return lrmoeGemmListRun(&list);
 }
 
-static int wantsDw1(const struct lrmoeRun *run) {
+static int wants(const struct lrmoeRun *run,
+                 float *lrmoeExpertWeights::*gradient) {
   for (int t = 0; t < run->batch->numTiles; t++)
-    if (lrmoeArgsOf<struct lrmoeExpertBackward>(run, &run->tiles[t])
-            ->weights.dw1)
+    if (lrmoeArgsOf<struct lrmoeExpertBackward>(run, &run->tiles[t])->weights.*
+        gradient)
       return 1;
   return 0;
+}
+
+/* Up to the activation; g and, where it was needed, x are left gathered. */
+static lrmoeResult_t runUpToActivation(const struct lrmoeRun *run,
+                                       struct operands *g, struct operands *x) {
+  char *kept = run->space.kept;
+  if (kept) {
+    LRMOE_CHECK(gatherX(run, kept, x));
+    LRMOE_CHECK(recomputeFc1(run, x));
+  }
+  LRMOE_CHECK(gatherG(run, g));
+  LRMOE_CHECK(runGPhi(run, g));
+  return runActivation(run);
 }
 
 static lrmoeResult_t runBackward(const struct lrmoeRun *run) {
   struct operands g;
   struct operands x;
-  char *kept = run->space.kept;
-  if (kept) {
-    LRMOE_CHECK(gatherX(run, kept, &x));
-    LRMOE_CHECK(recomputeFc1(run, &x));
-  }
-  LRMOE_CHECK(gatherG(run, &g));
-  LRMOE_CHECK(runGPhi(run, &g));
-  LRMOE_CHECK(runActivation(run));
+  LRMOE_CHECK(runUpToActivation(run, &g, &x));
   LRMOE_CHECK(addDw2(run, &g));
   LRMOE_CHECK(runDx(run));
-  if (!wantsDw1(run)) return lrmoeSuccess;
-  if (!kept) LRMOE_CHECK(gatherX(run, run->space.rows, &x));
+  if (!wants(run, &lrmoeExpertWeights::dw1)) return lrmoeSuccess;
+  if (!run->space.kept) LRMOE_CHECK(gatherX(run, run->space.rows, &x));
   return addDw1(run, &x);
 }
 
-lrmoeResult_t lrmoeCudaExpertBackward(struct lrmoeExpertContext *context,
-                                      int32_t numInstances,
-                                      const struct lrmoeExpertBackward *args,
-                                      lrmoeStream_t stream) {
-  int needsKept = 0;
+static lrmoeResult_t runInputGradients(const struct lrmoeRun *run) {
+  struct operands g;
+  struct operands x;
+  LRMOE_CHECK(runUpToActivation(run, &g, &x));
+  return runDx(run);
+}
+
+/* The terms of a sum are those of runBackward, in its order. */
+static lrmoeResult_t runWeightGradients(const struct lrmoeRun *run) {
+  struct operands rows;
+  if (wants(run, &lrmoeExpertWeights::dw2)) {
+    LRMOE_CHECK(gatherG(run, &rows));
+    LRMOE_CHECK(addDw2(run, &rows));
+  }
+  if (!wants(run, &lrmoeExpertWeights::dw1)) return lrmoeSuccess;
+  LRMOE_CHECK(gatherX(run, run->space.rows, &rows));
+  return addDw1(run, &rows);
+}
+
+/* Fills the plan's entries and looks at the rows; *needsKept: some have no
+ * saved state. */
+static lrmoeResult_t takeArgs(struct lrmoeExpertContext *context,
+                              int32_t numInstances,
+                              const struct lrmoeExpertBackward *args,
+                              int *needsKept) {
   LRMOE_CHECK(lrmoeExpertPlanReserve(&context->plan, numInstances));
   for (int32_t i = 0; i < numInstances; i++) {
     context->plan.entries[i] = {args[i].numRows, args[i].weights.w1};
@@ -196,8 +226,28 @@ lrmoeResult_t lrmoeCudaExpertBackward(struct lrmoeExpertContext *context,
     if (args[i].saved.data)
       LRMOE_CHECK(lrmoeCheckRows(context, &args[i].saved, context->fc1Width));
     else
-      needsKept = 1;
+      *needsKept = 1;
   }
-  const struct lrmoePass pass = {args, needsKept, runBackward};
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeCudaExpertBackward(struct lrmoeExpertContext *context,
+                                      int32_t numInstances,
+                                      const struct lrmoeExpertBackward *args,
+                                      lrmoeStream_t stream) {
+  int needsKept = 0;
+  LRMOE_CHECK(takeArgs(context, numInstances, args, &needsKept));
+  const struct lrmoePass pass = {args, needsKept, runBackward, NULL, NULL};
+  return lrmoeExpertRun(context, numInstances, &pass, stream);
+}
+
+lrmoeResult_t lrmoeCudaExpertBackwardSplit(
+    struct lrmoeExpertContext *context, int32_t numInstances,
+    const struct lrmoeExpertBackward *args, void *event, lrmoeStream_t stream) {
+  int needsKept = 0;
+  LRMOE_CHECK(takeArgs(context, numInstances, args, &needsKept));
+  const struct lrmoePass pass = {args, needsKept, runInputGradients,
+                                 runWeightGradients,
+                                 static_cast<cudaEvent_t>(event)};
   return lrmoeExpertRun(context, numInstances, &pass, stream);
 }

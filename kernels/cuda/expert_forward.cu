@@ -89,6 +89,6 @@ lrmoeResult_t lrmoeCudaExpertForward(struct lrmoeExpertContext *context,
     LRMOE_CHECK(lrmoeCheckRows(context, &args[i].x, context->shape.hidden));
     LRMOE_CHECK(lrmoeCudaCheckAligned(args[i].saved));
   }
-  const struct lrmoePass pass = {args, 0, runForward};
+  const struct lrmoePass pass = {args, 0, runForward, NULL, NULL};
   return lrmoeExpertRun(context, numInstances, &pass, stream);
 }

@@ -42,8 +42,37 @@ __device__ __forceinline__ char *placeAt(const PutView &view, int64_t i) {
          static_cast<int64_t>(row) * view.rowBytes;
 }
 
-__global__ void __launch_bounds__(blockThreads) putRowsKernel(PutView view) {
+/* struct lrmoeOwnRows in a kernel. */
+struct OwnView {
+  RowsView rows;
+  int64_t numRows;
+  const int64_t *isOwn;
+  char *out;
+  int64_t numBlocks;
+};
+
+__device__ __forceinline__ void copyOwnRow(const OwnView &own, int64_t row) {
+  if (row >= own.numRows || loadForWarp(own.isOwn + row) < 0) return;
+  copyRow(rowForWarp(own.rows, row), own.out + row * own.rows.rowBytes,
+          own.rows.rowBytes);
+}
+
+/* Blocks that copy lie evenly among those that put, so that the memory and the
+ * links both have work from the first to the last. */
+template <bool hasOwn>
+__global__ void __launch_bounds__(blockThreads)
+    putRowsKernel(PutView view, OwnView own) {
   int64_t row = rowOfWarp();
+  if (hasOwn) {
+    int64_t block = blockIdx.x;
+    int64_t before = block * own.numBlocks / gridDim.x;
+    int64_t inBlock = row - block * blockWarps;
+    if ((block + 1) * own.numBlocks / gridDim.x != before) {
+      copyOwnRow(own, before * blockWarps + inBlock);
+      return;
+    }
+    row -= before * blockWarps;
+  }
   if (row >= view.numRows || !loadForWarp(view.gate)) return;
   int64_t first = loadForWarp(view.offsets + row);
   int64_t last = loadForWarp(view.offsets + row + 1);
@@ -52,14 +81,29 @@ __global__ void __launch_bounds__(blockThreads) putRowsKernel(PutView view) {
                   [&view](int64_t j) { return placeAt(view, j); });
 }
 
+static int64_t blocksOf(int64_t numRows) {
+  return (numRows + blockWarps - 1) / blockWarps;
+}
+
 lrmoeResult_t lrmoeCudaPutRows(const struct lrmoePut *args,
                                lrmoeStream_t stream) {
-  if (args->numRows == 0) return lrmoeSuccess;
+  const struct lrmoeOwnRows *own = &args->own;
+  if (args->numRows == 0 && own->numRows == 0) return lrmoeSuccess;
   LRMOE_CHECK(requireRows(args->rows));
   RowsView rows = viewOf(args->rows);
   const PutView view = {rows.data,  rows.rowBytes, args->numRows, args->offsets,
                         args->list, args->targets, args->gate};
-  LRMOE_RUN_KERNEL(putRowsKernel, args->numRows, blockWarps, stream, view);
+  OwnView ownView = {viewOf(own->rows), own->numRows, own->isOwn,
+                     static_cast<char *>(own->out), blocksOf(own->numRows)};
+  int64_t numBlocks = blocksOf(args->numRows) + ownView.numBlocks;
+  if (own->numRows == 0) {
+    LRMOE_RUN_KERNEL(putRowsKernel<false>, args->numRows, blockWarps, stream,
+                     view, ownView);
+    return lrmoeSuccess;
+  }
+  LRMOE_CHECK(requireRows(own->rows));
+  LRMOE_CHECK(lrmoeCudaCheckAligned(own->out));
+  LRMOE_RUN_KERNEL(putRowsKernel<true>, numBlocks, 1, stream, view, ownView);
   return lrmoeSuccess;
 }
 

@@ -1,8 +1,8 @@
 /* Memory, copies, streams and events: the runtime's, with its errors in
  * words.  See backend.h for the contract.
  *
- * Capture into a graph: copy (of page-locked or device memory), clear and
- * eventRecord may be captured; allocation, synchronize and eventWait may
+ * Capture into a graph: copy (of page-locked or device memory), clear,
+ * eventRecord and streamWait may be captured; allocation, synchronize and eventWait may
  * not. */
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/error.h"
@@ -77,6 +77,12 @@ lrmoeResult_t lrmoeCudaEventRecord(void *event, lrmoeStream_t stream) {
 
 lrmoeResult_t lrmoeCudaEventWait(void *event) {
   LRMOE_CUDA_CHECK(cudaEventSynchronize(static_cast<cudaEvent_t>(event)));
+  return lrmoeSuccess;
+}
+
+lrmoeResult_t lrmoeCudaStreamWait(lrmoeStream_t stream, void *event) {
+  LRMOE_CUDA_CHECK(
+      cudaStreamWaitEvent(stream, static_cast<cudaEvent_t>(event), 0));
   return lrmoeSuccess;
 }
 

@@ -83,19 +83,27 @@ static int mayJoin(const struct lrmoeExpertPlan *plan,
           plan->leaders[entry] == plan->leaders[tile->entry]);
 }
 
+/* Rows of 16 bytes at least then begin at 256-byte boundaries. */
+static int64_t alignRow(int64_t row) {
+  const int64_t alignment = 16;
+  return (row + alignment - 1) / alignment * alignment;
+}
+
 /* `open` is the slot's last batch, or NULL. */
 static struct lrmoeBatch *addTile(struct lrmoeExpertPlan *plan,
                                   const struct lrmoePlanLimits *limits,
                                   struct lrmoeCudaTile tile, int slot,
                                   struct lrmoeBatch *open) {
   if (!open || !mayJoin(plan, limits, open, &tile)) {
+    int64_t firstRow = alignRow(plan->allRows[slot]);
     open = &plan->unordered[plan->numBatches++];
-    *open = {slot, 0, plan->numTiles, 0};
+    *open = {slot, 0, plan->numTiles, 0, firstRow};
   }
   tile.row = open->numRows;
   plan->tiles[plan->numTiles++] = tile;
   open->numTiles++;
   open->numRows += tile.numRows;
+  plan->allRows[slot] = open->firstRow + open->numRows;
   if (open->numRows > plan->slotRows[slot])
     plan->slotRows[slot] = open->numRows;
   return open;
@@ -105,6 +113,7 @@ static void cutSlot(struct lrmoeExpertPlan *plan, int32_t numEntries,
                     const struct lrmoePlanLimits *limits, int slot) {
   struct lrmoeBatch *open = NULL;
   plan->slotRows[slot] = 0;
+  plan->allRows[slot] = 0;
   for (int32_t leader = 0; leader < numEntries; leader++) {
     if (plan->leaders[leader] != leader || plan->slots[leader] != slot)
       continue;

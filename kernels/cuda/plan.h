@@ -29,6 +29,7 @@ struct lrmoeBatch {
   int numTiles;
   int64_t firstTile;
   int64_t numRows;
+  int64_t firstRow; /* of the slot's, which lie aligned */
 };
 
 struct lrmoePlanLimits {
@@ -51,6 +52,7 @@ struct lrmoeExpertPlan {
   int64_t numBatches;
   int numSlots;                      /* used */
   int64_t slotRows[LRMOE_MAX_SLOTS]; /* most rows of a batch */
+  int64_t allRows[LRMOE_MAX_SLOTS];  /* of all batches */
 };
 
 /* Room for that many entries. */

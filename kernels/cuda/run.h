@@ -1,5 +1,9 @@
 /* How an expert call is run: planned, forked to the slots, batch by batch,
- * joined.  The passes (forward, backward, alpha) say what a batch does. */
+ * joined.  The passes (forward, backward, alpha) say what a batch does.
+ *
+ * A pass may have a second phase, which the caller's stream does not wait for:
+ * it is over all batches once more, on the same slots and so after the first,
+ * and what the first leaves in phi and fc1 is still there. */
 #ifndef LRMOE_KERNELS_CUDA_RUN_H
 #define LRMOE_KERNELS_CUDA_RUN_H
 
@@ -17,7 +21,8 @@ struct lrmoeExpertContext {
   struct lrmoeExpertPlan plan;
 };
 
-/* A slot's scratch, row by row of a batch: [rows, H], [rows, F], ... */
+/* A slot's scratch, row by row of a batch: [rows, H], [rows, F], ...  Batches
+ * of a pass with two phases have phi and fc1 each for itself. */
 struct lrmoeSpace {
   char *rows; /* [H] gathered operands */
   char *kept; /* [H] x, where it is needed before and after g; or NULL */
@@ -38,6 +43,9 @@ struct lrmoePass {
   const void *args;
   int needsKept;
   lrmoeResult_t (*run)(const struct lrmoeRun *run);
+  /* The second phase, and what is recorded after it; or NULL. */
+  lrmoeResult_t (*runLater)(const struct lrmoeRun *run);
+  cudaEvent_t event;
 };
 
 /* Runs a pass over plan->entries, which the caller has filled. */

@@ -90,6 +90,8 @@ static int makeLayer(struct driver *d, int maxSteps) {
   layer.convention = spec->convention;
   layer.savedState = spec->savedState;
   layer.routerGrad = spec->routerGrad;
+  layer.overlapsReturn = spec->overlapsReturn;
+  layer.packsX = spec->packsX;
   layer.gemm = driverGemm(d);
   RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &layer, &d->layer));
   if (spec->gatherRanks) d->layer->gatherRanks = spec->gatherRanks;

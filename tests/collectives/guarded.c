@@ -233,13 +233,6 @@ static lrmoeResult_t scores(const struct lrmoeScores *args,
   GUARDED_INSIDE(lrmoeCpuBackend.scores(args, stream));
 }
 
-static lrmoeResult_t selectTop(const struct lrmoeSelection *args,
-                               lrmoeStream_t stream) {
-  checkWords(args->maxPairs, args->offsets, args->keys, args->flags);
-  checkWords(args->maxPairs, args->quotas, args->keys, args->flags);
-  GUARDED_INSIDE(lrmoeCpuBackend.selectTop(args, stream));
-}
-
 /* ---- Experts ---- */
 
 static void checkWeights(const struct lrmoeExpertWeights *weights,
@@ -278,6 +271,14 @@ static lrmoeResult_t expertBackward(struct lrmoeExpertContext *context,
   }
   GUARDED_INSIDE(
       lrmoeCpuBackend.expertBackward(context, numInstances, args, stream));
+}
+
+static lrmoeResult_t expertBackwardSplit(struct lrmoeExpertContext *context,
+                                         int32_t numInstances,
+                                         const struct lrmoeExpertBackward *args,
+                                         void *event, lrmoeStream_t stream) {
+  (void)event;
+  return expertBackward(context, numInstances, args, stream);
 }
 
 static lrmoeResult_t expertAlpha(struct lrmoeExpertContext *context,
@@ -371,10 +372,10 @@ static void makeTables(void) {
   backend.scatterWords = scatterWords;
   backend.copyPieces = copyPieces;
   backend.scores = scores;
-  backend.selectTop = selectTop;
   guardedListsAdd(&backend);
   backend.expertForward = expertForward;
   backend.expertBackward = expertBackward;
+  backend.expertBackwardSplit = expertBackwardSplit;
   backend.expertAlpha = expertAlpha;
   transport = lrmoeCpuTransport;
   transport.memAlloc = memAlloc;

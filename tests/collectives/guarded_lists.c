@@ -14,6 +14,15 @@ static lrmoeResult_t gatherIndices(int64_t count, const int64_t *index,
   GUARDED_INSIDE(lrmoeCpuBackend.gatherIndices(count, index, from, to, stream));
 }
 
+static lrmoeResult_t selectTop(const struct lrmoeSelection *args,
+                               lrmoeStream_t stream) {
+  check(args->offsets, args->maxPairs);
+  check(args->quotas, args->maxPairs);
+  check(args->keys, args->maxPairs);
+  check(args->flags, args->maxPairs);
+  GUARDED_INSIDE(lrmoeCpuBackend.selectTop(args, stream));
+}
+
 static void checkFlagged(const struct lrmoeFlagged *args) {
   check(args->flagFirsts, args->numLists);
   check(args->itemFirsts, args->numLists);
@@ -125,6 +134,7 @@ static lrmoeResult_t unpackBits(const struct lrmoeBits *args,
 
 void guardedListsAdd(struct lrmoeBackend *backend) {
   backend->gatherIndices = gatherIndices;
+  backend->selectTop = selectTop;
   backend->countFlagged = countFlagged;
   backend->listFlagged = listFlagged;
   backend->numberMarks = numberMarks;

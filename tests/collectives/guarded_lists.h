@@ -17,7 +17,7 @@ void guardedMustBeDevice(const void *pointer, int64_t count, const char *what);
   guardedLeave();            \
   return done
 
-/* Adds the calls of kernels/lists.h. */
+/* Adds selection and the calls of kernels/lists.h. */
 void guardedListsAdd(struct lrmoeBackend *backend);
 
 #endif

@@ -39,6 +39,8 @@ struct oracleCase {
   lrmoeRouterGrad_t routerGrad;
   int64_t gatherRanks; /* > 0: LRMOE_GATHER_RANKS of the layer */
   int ranksPerNode;    /* > 0: ranks are said to be on hosts of so many */
+  int overlapsReturn;  /* of the layer, as ... */
+  int packsX;
 };
 
 /* Zeros for the caller to free; aborts without memory. */

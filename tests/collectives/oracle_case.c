@@ -55,6 +55,8 @@ struct oracleCase oracleRandomCase(uint64_t seed) {
   c.ranksPerNode = (int)oraclePick(seed, 49, 0, 3);
   if (c.ranksPerNode && oraclePick(seed, 50, 0, 1))
     c.backward.wire = lrmoeWireNode;
+  c.overlapsReturn = (int)oraclePick(seed, 51, 0, 1);
+  c.packsX = (int)oraclePick(seed, 52, 0, 1);
   if (c.routerGrad == lrmoeRouterGradExecutor) {
     c.savedState = lrmoeSavedFull;
     if (c.backward.wire != lrmoeWireNode) c.backward.wire = lrmoeWireDedup;

@@ -64,8 +64,10 @@ const struct toolArg planArgs[] = {
              "is taken; 0: no limit."},
     {.name = "window-us",
      REAL(windowUs, 0, 1e9),
-     .help = "Time that backward's rows may take on the wire, the same way; 0: "
-             "no limit."},
+     .help =
+         "Time that backward's rows may take on the wire, out and home, the "
+         "same way; 0: no limit.  Rows home are hidden beside weight "
+         "gradients where the layer has overlapsReturn."},
     {.name = "window-work",
      .kind = toolArgInt,
      .value = &planSettings.windowWork,

@@ -168,6 +168,23 @@ double putOf(struct naiveRandom *random, int64_t tokens, int64_t numRows) {
   return countBytes();
 }
 
+double copyOfOwn(struct naiveRandom *random) {
+  const struct mirror *x = randomRows(random, sample, hidden);
+  const struct mirror *index = mirrorRandomIndices(random, sample, sample, 0);
+  const struct mirror *out = mirrorRoom((size_t)sample * rowBytes);
+  const struct puts puts = makePuts(1);
+  const struct lrmoePut args = {
+      .rows = {x->at[onDevice], NULL, lrmoeBfloat16, hidden},
+      .targets = puts.targets->at[onDevice],
+      .gate = puts.gate->at[onDevice],
+      .own = {{x->at[onDevice], index->at[onDevice], lrmoeBfloat16, hidden},
+              sample,
+              index->at[onDevice],
+              out->at[onDevice]}};
+  ASSERT_RUN(onDevice, putRows, &args, NULL);
+  return countBytes() / sample;
+}
+
 double putSumOf(struct naiveRandom *random, int64_t numRows, int64_t numOut) {
   const int64_t ends[] = {0, numOut};
   int64_t *offsets = malloc((size_t)(numOut + 1) * sizeof *offsets);
@@ -194,10 +211,9 @@ double putSumOf(struct naiveRandom *random, int64_t numRows, int64_t numOut) {
   return countBytes();
 }
 
-/* Kernels of an expert's backward, between its GEMMs. */
-double expertOfPair(struct naiveRandom *random) {
-  const struct lrmoeExpertShape shape = {hidden, ffn, lrmoeBfloat16,
-                                         lrmoeSwiglu, lrmoeWeightPost};
+/* An expert's backward with what it reads and writes. */
+static struct lrmoeExpertBackward expertOf(struct naiveRandom *random,
+                                           int hasGradients) {
   const int64_t w1Count = 2 * (int64_t)ffn * hidden;
   const int64_t w2Count = (int64_t)ffn * hidden;
   const struct mirror *g = randomRows(random, sample, hidden);
@@ -211,9 +227,10 @@ double expertOfPair(struct naiveRandom *random) {
   const struct mirror *w2 = mirrorRows(random, lrmoeBfloat16, w2Count, 0);
   const struct mirror *dw1 = mirrorRows(random, lrmoeFloat32, w1Count, 0);
   const struct mirror *dw2 = mirrorRows(random, lrmoeFloat32, w2Count, 0);
-  const struct lrmoeExpertBackward args = {
-      .weights = {w1->at[onDevice], w2->at[onDevice], dw1->at[onDevice],
-                  dw2->at[onDevice]},
+  return (struct lrmoeExpertBackward){
+      .weights = {w1->at[onDevice], w2->at[onDevice],
+                  hasGradients ? dw1->at[onDevice] : NULL,
+                  hasGradients ? dw2->at[onDevice] : NULL},
       .numRows = sample,
       .g = {g->at[onDevice], index->at[onDevice], lrmoeBfloat16, hidden},
       .x = {x->at[onDevice], index->at[onDevice], lrmoeBfloat16, hidden},
@@ -223,11 +240,43 @@ double expertOfPair(struct naiveRandom *random) {
       .dx = dx->at[onDevice],
       .dAlpha = dAlpha->at[onDevice],
   };
+}
+
+static struct lrmoeExpertContext *openExpert(void) {
+  const struct lrmoeExpertShape shape = {hidden, ffn, lrmoeBfloat16,
+                                         lrmoeSwiglu, lrmoeWeightPost};
   struct lrmoeExpertContext *context = NULL;
   ASSERT_RUN(onDevice, expertOpen, &shape, NULL, &context);
   simtResetCounters();
+  return context;
+}
+
+double expertOfPair(struct naiveRandom *random, int isXPacked) {
+  struct lrmoeExpertBackward args = expertOf(random, 1);
+  if (isXPacked) args.x.index = NULL;
+  struct lrmoeExpertContext *context = openExpert();
   ASSERT_RUN(onDevice, expertBackward, context, 1, &args, NULL);
   double bytes = countBytes();
   backendOf(onDevice)->expertClose(context);
   return bytes / sample;
+}
+
+/* Both phases, or without gradients the first alone. */
+static double splitBytes(struct naiveRandom *random, int hasGradients) {
+  const struct lrmoeExpertBackward args = expertOf(random, hasGradients);
+  struct lrmoeExpertContext *context = openExpert();
+  void *event = NULL;
+  ASSERT_RUN(onDevice, eventCreate, &event);
+  ASSERT_RUN(onDevice, expertBackwardSplit, context, 1, &args, event, NULL);
+  ASSERT_RUN(onDevice, eventWait, event);
+  double bytes = countBytes();
+  ASSERT_RUN(onDevice, eventDestroy, event);
+  backendOf(onDevice)->expertClose(context);
+  return bytes / sample;
+}
+
+struct expertPhases expertPhasesOfPair(struct naiveRandom *random) {
+  struct expertPhases phases = {splitBytes(random, 0), 0};
+  phases.later = splitBytes(random, 1) - phases.first;
+  return phases;
 }

@@ -27,15 +27,24 @@ double scoresOfPair(struct naiveRandom *random);
 /* Keys of all ranks into expert order, and the selection, per key. */
 double selectionOfKey(struct naiveRandom *random);
 
-/* Tokens that are spread to numRows rows; and straight into windows. */
+/* Tokens that are spread to numRows rows; and straight into windows.  A row
+ * of the rank's own that is copied meanwhile. */
 double packOf(struct naiveRandom *random, int64_t tokens, int64_t numRows);
 double putOf(struct naiveRandom *random, int64_t tokens, int64_t numRows);
+double copyOfOwn(struct naiveRandom *random);
 
 /* numRows rows that are added into numOut; and straight into windows. */
 double sumOf(struct naiveRandom *random, int64_t numRows, int64_t numOut);
 double putSumOf(struct naiveRandom *random, int64_t numRows, int64_t numOut);
 
 /* Kernels of an expert's backward, between its GEMMs. */
-double expertOfPair(struct naiveRandom *random);
+double expertOfPair(struct naiveRandom *random, int isXPacked);
+
+/* The same in two phases: up to dX, and for the weight gradients. */
+struct expertPhases {
+  double first;
+  double later;
+};
+struct expertPhases expertPhasesOfPair(struct naiveRandom *random);
 
 #endif

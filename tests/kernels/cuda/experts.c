@@ -133,9 +133,8 @@ void expertsForward(struct experts *experts, enum side side,
              args, stream);
 }
 
-void expertsBackward(struct experts *experts, enum side side,
-                     lrmoeStream_t stream) {
-  struct lrmoeExpertBackward args[maxEntries];
+static void fillBackward(const struct experts *experts, enum side side,
+                         struct lrmoeExpertBackward *args) {
   for (int i = 0; i < experts->numEntries; i++) {
     const struct entry *entry = &experts->entries[i];
     args[i] = (struct lrmoeExpertBackward){
@@ -150,6 +149,26 @@ void expertsBackward(struct experts *experts, enum side side,
     };
     if (entry->isRecomputed) args[i].saved.data = NULL;
   }
+}
+
+lrmoeResult_t expertsTrySplit(struct experts *experts, void *event,
+                              lrmoeStream_t stream) {
+  struct lrmoeExpertBackward args[maxEntries];
+  fillBackward(experts, onDevice, args);
+  return backendOf(onDevice)->expertBackwardSplit(
+      experts->contexts[onDevice], experts->numEntries, args, event, stream);
+}
+
+void expertsBackwardSplit(struct experts *experts, void *event,
+                          lrmoeStream_t stream) {
+  lrmoeResult_t got = expertsTrySplit(experts, event, stream);
+  ck_assert_msg(got == lrmoeSuccess, "%s", backendOf(onDevice)->lastError());
+}
+
+void expertsBackward(struct experts *experts, enum side side,
+                     lrmoeStream_t stream) {
+  struct lrmoeExpertBackward args[maxEntries];
+  fillBackward(experts, side, args);
   ASSERT_RUN(side, expertBackward, experts->contexts[side], experts->numEntries,
              args, stream);
 }

@@ -54,6 +54,11 @@ void expertsForward(struct experts *experts, enum side side,
                     lrmoeStream_t stream);
 void expertsBackward(struct experts *experts, enum side side,
                      lrmoeStream_t stream);
+/* The device's, in two phases; the first says how it went. */
+lrmoeResult_t expertsTrySplit(struct experts *experts, void *event,
+                              lrmoeStream_t stream);
+void expertsBackwardSplit(struct experts *experts, void *event,
+                          lrmoeStream_t stream);
 void expertsAlpha(struct experts *experts, enum side side,
                   lrmoeStream_t stream);
 

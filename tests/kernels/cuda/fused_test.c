@@ -63,24 +63,54 @@ static struct mirror *placeRows(struct naiveRandom *random,
   return mirrorIndices(places, count);
 }
 
-static void runPut(lrmoeDataType_t type, int64_t isOpen) {
+/* Rows of the rank itself that are copied meanwhile, some of them. */
+struct own {
+  struct mirror *rows;
+  struct mirror *index;
+  struct mirror *isOwn;
+  struct mirror *out;
+};
+
+static struct own makeOwn(struct naiveRandom *random, lrmoeDataType_t type,
+                          int64_t count) {
+  return (struct own){
+      mirrorRows(random, type, numRows * width, 1),
+      mirrorRandomIndices(random, count, numRows, 0),
+      mirrorRandomIndices(random, count, count, 1),
+      mirrorRoom((size_t)(count * width) * naiveTypeBytes(type))};
+}
+
+static struct lrmoeOwnRows ownOf(const struct own *own, lrmoeDataType_t type,
+                                 int64_t count, int side) {
+  return (struct lrmoeOwnRows){
+      {own->rows->at[side], own->index->at[side], type, width},
+      count,
+      own->isOwn->at[side],
+      own->out->at[side]};
+}
+
+static void runPut(lrmoeDataType_t type, int64_t isOpen, int64_t numPut,
+                   int64_t numOwn) {
   struct naiveRandom random = {(uint64_t)type + 3};
   struct mirror *rows = mirrorRows(&random, type, numRows * width, 1);
   struct windows windows = makeWindows(type);
   struct mirror *offsets = NULL;
   struct mirror *list = placeRows(&random, &offsets);
   struct mirror *gate = mirrorIndices(&isOpen, 1);
+  struct own own = makeOwn(&random, type, numOwn);
   for (int side = 0; side < numSides; side++) {
     const struct lrmoePut put = {{rows->at[side], NULL, type, width},
-                                 numRows,
+                                 numPut,
                                  offsets->at[side],
                                  list->at[side],
                                  tableOf(&windows, side),
-                                 gate->at[side]};
+                                 gate->at[side],
+                                 ownOf(&own, type, numOwn, side)};
     ASSERT_RUN(side, putRows, &put, NULL);
   }
   ASSERT_SYNCHRONIZED();
   assertSameWindows(&windows);
+  assertSameBytes(own.out, "own rows");
   mirrorFreeAll();
 }
 
@@ -123,8 +153,11 @@ static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
 START_TEST(putsAreTheCpus) {
   chooseOrder(_i);
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-    runPut(types[i], 1);
-    runPut(types[i], 0);
+    runPut(types[i], 1, numRows, 0);
+    runPut(types[i], 0, numRows, 9);
+    runPut(types[i], 1, numRows, 9);
+    runPut(types[i], 1, numRows, 60);
+    runPut(types[i], 1, 0, 50);
     runPutSums(types[i]);
   }
 }

@@ -12,6 +12,16 @@ void simtSetOrder(enum simtOrder order, uint64_t seed) {
   (void)order, (void)seed;
 }
 
+void simtFailCall(int64_t n, int error) {
+  (void)n, (void)error;
+}
+
+void simtOpenDevice(void) {
+}
+
+void simtCloseDevice(void) {
+}
+
 int64_t simtGetBytesInUse(void) {
   return 0;
 }
