@@ -14,6 +14,7 @@
  *   attention   causal attention
  *   router      top-k, its gradient and the auxiliary loss
  *   moe         one MoE block on the public API
+ *   cost        CPU time of the critical rank, and bytes on a wire
  *   model       all of it, forward and backward
  *   optimizer   gradients together, clipping, AdamW
  *   shard       one file of a checkpoint
@@ -50,6 +51,7 @@ struct trainConfig {
   struct trainShape shape;
   int64_t batch; /* windows of a step, of all ranks together */
   int64_t numSteps;
+  int64_t lastStep; /* where this run ends, numSteps at most */
   int64_t seed;
 
   double learningRate; /* after the warm-up; falls to a tenth of it */

@@ -80,6 +80,7 @@ enum toolExit trainMoeOpen(const struct trainTeam *team, struct trainMoe *moe) {
   moe->demand =
       trainRoom(team->self->numRanks * shape->numExperts, sizeof *moe->demand);
   moe->past = trainRoom(shape->numExperts, sizeof *moe->past);
+  trainCostOpen(team->self->numRanks, &moe->cost);
   float **parts = moe->parts;
   lrmoeLayerWeights_t weights = LRMOE_LAYER_WEIGHTS_INITIALIZER;
   weights.w1 = (const void *const *)parts;
@@ -98,6 +99,7 @@ void trainMoeClose(struct trainMoe *moe) {
   free(moe->parts);
   free(moe->demand);
   free(moe->past);
+  trainCostFree(&moe->cost);
   *moe = (struct trainMoe){0};
 }
 
@@ -125,16 +127,23 @@ enum toolExit trainMoeForward(struct trainMoe *moe,
                               const struct trainRouting *routing,
                               const float *x, float *y) {
   const struct toolRank *self = moe->team->self;
+  struct trainMoeCost *cost = &moe->cost;
+  trainCostClear(self->numRanks, cost);
+  int64_t start = toolCpuNs();
   TOOL_RANK_OK(self,
                lrmoeStepCreate(moe->layer, routing->numTokens, routing->experts,
                                routing->weights, NULL, &moe->step));
   enum toolExit code = plan(moe);
   if (code) return code;
   TOOL_RANK_OK(self, lrmoeStepPrepare(moe->step, moe->plan, NULL));
+  trainCostLap(cost, trainPhasePrepare, &start);
   TOOL_RANK_OK(self, lrmoeDispatch(moe->step, x, NULL));
+  trainCostLap(cost, trainPhaseDispatch, &start);
   TOOL_RANK_OK(self, lrmoeExpertForward(moe->step, NULL));
+  trainCostLap(cost, trainPhaseCompute, &start);
   TOOL_RANK_OK(self, lrmoeCombine(moe->step, y, NULL));
-  return toolGood;
+  trainCostLap(cost, trainPhaseCombine, &start);
+  return trainCostRoute(moe, routing);
 }
 
 int64_t trainMoeLoad(const struct trainMoe *moe, int64_t expert) {
@@ -161,10 +170,14 @@ static enum toolExit runBackward(struct trainMoe *moe, uint64_t seed,
       moe->team->keepsAll ? lrmoeMetricAll : moe->team->config->metric;
   config.scope = moe->team->config->scope;
   config.seed = seed;
+  int64_t start = toolCpuNs();
   TOOL_RANK_OK(
       self, lrmoeSelectPackSend(moe->step, rows->x, rows->dy, &config, NULL));
+  trainCostLap(&moe->cost, trainPhaseBackDispatch, &start);
   TOOL_RANK_OK(self, lrmoeExpertBackward(moe->step, NULL));
+  trainCostLap(&moe->cost, trainPhaseBackCompute, &start);
   TOOL_RANK_OK(self, lrmoeReturn(moe->step, rows->dx, rows->dweights, NULL));
+  trainCostLap(&moe->cost, trainPhaseBackCombine, &start);
   return toolGood;
 }
 
@@ -172,7 +185,7 @@ static double ratio(int64_t over, int64_t under) {
   return under ? (double)over / (double)under : 1;
 }
 
-static enum toolExit count(const struct trainMoe *moe,
+static enum toolExit count(struct trainMoe *moe,
                            struct trainMoeFigures *figures) {
   lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
   TOOL_RANK_OK(moe->team->self, lrmoeStepGetStats(moe->step, &stats));
@@ -182,6 +195,10 @@ static enum toolExit count(const struct trainMoe *moe,
   figures->executedKept += stats.executedKept;
   figures->moved += stats.movedIn;
   figures->bytes += stats.selectBytes + stats.rowBytes + stats.returnBytes;
+  moe->cost.selectBytes = stats.selectBytes;
+  moe->cost.rowBytes = stats.rowBytes;
+  moe->cost.returnBytes = stats.returnBytes;
+  moe->cost.movedIn = stats.movedIn;
   figures->selectNs += stats.selectNs;
   figures->sendNs += stats.sendNs;
   figures->gemmNs += stats.gemmNs;
@@ -206,4 +223,11 @@ enum toolExit trainMoeBackward(struct trainMoe *moe, uint64_t seed,
   for (int64_t e = 0; e < moe->team->config->shape.numExperts; e++)
     moe->past[e] = trainMoeLoad(moe, e);
   return code == toolGood ? count(moe, figures) : code;
+}
+
+enum toolExit trainMoeReduce(struct trainMoe *moe) {
+  int64_t start = toolCpuNs();
+  TOOL_RANK_OK(moe->team->self, lrmoeReplicaReduce(moe->layer, NULL));
+  trainCostLap(&moe->cost, trainPhaseReduce, &start);
+  return toolGood;
 }

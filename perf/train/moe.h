@@ -3,6 +3,7 @@
 #define LRMOE_PERF_TRAIN_MOE_H
 
 #include "perf/train/config.h"
+#include "perf/train/cost.h"
 #include "perf/train/router.h"
 
 /* What the blocks of a rank share. */
@@ -44,9 +45,10 @@ struct trainMoe {
   const int32_t *local; /* [numLocal] experts whose home is here */
   float *weights;       /* [numLocal] w1 and w2, one after the other */
   float *gradients;
-  float **parts;   /* [4, numLocal] w1, w2, dw1, dw2 */
-  int64_t *demand; /* [G, E] of the last forward */
-  int64_t *past;   /* [E] load of the training step before */
+  float **parts;            /* [4, numLocal] w1, w2, dw1, dw2 */
+  int64_t *demand;          /* [G, E] of the last forward */
+  int64_t *past;            /* [E] load of the training step before */
+  struct trainMoeCost cost; /* of the last forward and what follows it */
 };
 
 enum toolExit trainTeamOpen(const struct toolRank *self,
@@ -79,6 +81,9 @@ struct trainMoeRows {
 enum toolExit trainMoeBackward(struct trainMoe *moe, uint64_t seed,
                                const struct trainMoeRows *rows,
                                struct trainMoeFigures *figures);
+
+/* Brings the gradients of replicas home. */
+enum toolExit trainMoeReduce(struct trainMoe *moe);
 
 /* After forward, or backward: the step is over. */
 void trainMoeEnd(struct trainMoe *moe);

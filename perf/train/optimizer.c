@@ -86,9 +86,11 @@ double trainLearningRate(const struct trainConfig *config, int64_t step) {
 
 enum toolExit trainOptimizerGather(struct trainModel *model) {
   const struct trainTeam *team = &model->team;
-  for (int64_t i = 0; i < model->config->shape.numLayers; i++)
-    TOOL_RANK_OK(team->self,
-                 lrmoeReplicaReduce(model->layers[i].moe.layer, NULL));
+  enum toolExit code = toolGood;
+  for (int64_t i = 0; i < model->config->shape.numLayers && code == toolGood;
+       i++)
+    code = trainMoeReduce(&model->layers[i].moe);
+  if (code) return code;
   float *all = model->gradients.all;
   TOOL_RANK_OK(team->self,
                lrmoeAllReduce(all, all, (size_t)model->gradients.count,

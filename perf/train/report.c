@@ -128,6 +128,10 @@ static void writeJson(struct toolJson *json, const struct trainStepFigures *f) {
   toolJsonReal(json, "moe_backward_gemm_ms", f->gemmMs);
   toolJsonReal(json, "gradient_norm", f->gradientNorm);
   toolJsonReal(json, "learning_rate", f->learningRate);
+  for (int i = 0; i < trainNumPhases; i++)
+    toolJsonReal(json, trainPhaseNames[i], f->cost.cpuMs[i]);
+  for (int i = 0; i < trainNumRounds; i++)
+    toolJsonReal(json, trainRoundNames[i], f->cost.bytes[i]);
 }
 
 static void printRow(struct toolTable *table,

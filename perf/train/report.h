@@ -26,6 +26,7 @@ struct trainStepFigures {
   double cpuMs;            /* the MoE backwards */
   double wallMs;
   double gemmMs;
+  struct trainCost cost;
 };
 
 /* From what each rank has; the same on all.  Collective. */

@@ -49,6 +49,9 @@ static const struct toolArg args[] = {
      .help = "Ranks: processes of this machine."},
     {"steps", 'n', TOOL_INTEGER(run.config.numSteps, 1, 1e9),
      .help = "Updates."},
+    {"last", 0, TOOL_INTEGER(run.config.lastStep, 0, 1e9),
+     .help =
+         "End after this update, to go on with --resume; 0: with the last."},
     {"batch", 0, TOOL_INTEGER(run.config.batch, 1, 1 << 20),
      .help = "Windows of a step, of all ranks together."},
     {"text", 0, TOOL_TEXT(textPath), .meta = "PATH",
@@ -163,6 +166,8 @@ static enum toolExit runAll(const struct toolProgram *program,
   run.config.policy = (lrmoePolicy_t)policy;
   run.config.quota = (lrmoeQuota_t)quota;
   run.config.routerGrad = (lrmoeRouterGrad_t)routerGrad;
+  if (!run.config.lastStep || run.config.lastStep > run.config.numSteps)
+    run.config.lastStep = run.config.numSteps;
   run.config.numSlots =
       toolPolicySlots(run.config.policy, (int32_t)run.config.numSlots);
   const struct trainShape *shape = &run.config.shape;

@@ -114,6 +114,7 @@ static enum toolExit train(struct trainer *t, int64_t step,
                               &figures->gradientNorm);
   if (code == toolGood)
     code = trainFiguresGather(&t->model.team, &loss, &mine, figures);
+  if (code == toolGood) code = trainCostGather(&t->model, &figures->cost);
   return code;
 }
 
@@ -133,7 +134,7 @@ static enum toolExit runStep(struct trainer *t, int64_t step) {
     trainReportStep(&t->report, &figures,
                     isHeldOutDue || isDue(config->reportEvery, step + 1));
   if (config->checkpoint && (isDue(config->checkpointEvery, step + 1) ||
-                             step + 1 == config->numSteps))
+                             step + 1 == config->lastStep))
     code = trainCheckpointSave(&t->optimizer, t->run->text.hash, step + 1);
   return code;
 }
@@ -180,7 +181,7 @@ static enum toolExit runAll(struct trainer *t) {
       toolTableNote(stdout, "resumed after step %lld", (long long)step);
     trainReportOpen(t->config, t->run->json, &t->report);
   }
-  for (; step < t->config->numSteps && code == toolGood; step++)
+  for (; step < t->config->lastStep && code == toolGood; step++)
     code = runStep(t, step);
   return code == toolGood ? finish(t) : code;
 }

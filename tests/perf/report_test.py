@@ -66,6 +66,26 @@ class Report(unittest.TestCase):
         self.assertEqual([p[1] for p in points],  # downwards is larger
                          sorted({p[1] for p in points}))
 
+    def test_stacks(self):
+        """Parts lie one behind the other, as long as they are large."""
+        rows = [{"bar": "a<", "compute": 2, "dispatch": 1, "combine": 1},
+                {"bar": "b", "compute": 1, "dispatch": 0, "combine": 0.5},
+                {"bar": "c", "compute": None, "dispatch": 0, "combine": 1}]
+        code, _, page = self.run_on(document("training_figure8", rows))
+        self.assertEqual(code, 0)
+        svg = xml.fromstring(re.search("<svg.*?</svg>", page, re.S).group())
+        boxes = [box for box in svg.iter("{http://www.w3.org/2000/svg}rect")
+                 if box.get("width") != "12"]
+        self.assertEqual(len(boxes), 6)  # c has no number
+        widths = [float(box.get("width")) for box in boxes]
+        for width, part in zip(widths, (2, 1, 1, 1, 0, 0.5)):
+            self.assertAlmostEqual(width / widths[0], part / 2, places=2)
+        self.assertAlmostEqual(
+            float(boxes[1].get("x")), float(boxes[0].get("x")) + widths[0],
+            delta=0.11)
+        self.assertEqual({box.get("y") for box in boxes[:3]},
+                         {boxes[0].get("y")})
+
     def test_lines_of_ways(self):
         rows = [{"retain": r, "way": w, "cpu_ms": r * 2}
                 for r in (1, 0.5) for w in ("lrm", "grad2")]

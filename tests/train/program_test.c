@@ -121,6 +121,77 @@ START_TEST(probe) {
 }
 END_TEST
 
+/* A number of the row of an update. */
+static double numberOf(int step, const char *key) {
+  json_error_t error;
+  json_t *document = json_load_file(programPath("out.json"), 0, &error);
+  ck_assert_msg(document != NULL, "%s", error.text);
+  const json_t *row =
+      json_array_get(json_object_get(document, "results"), (size_t)step - 1);
+  const json_t *value = json_object_get(row, key);
+  ck_assert_msg(json_is_number(value), "%s of update %d is no number", key,
+                step);
+  double number = json_number_value(value);
+  json_decref(document);
+  return number;
+}
+
+static double bytesOf(int step) {
+  static const char *const keys[] = {
+      "wire_dispatch_bytes",     "wire_combine_bytes",
+      "wire_select_bytes",       "wire_back_dispatch_bytes",
+      "wire_back_combine_bytes", "wire_weights_bytes",
+      "wire_gradients_bytes"};
+  double sum = 0;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    sum += numberOf(step, keys[i]);
+  return sum;
+}
+
+static const char *const cpuKeys[] = {
+    "critical_prepare_ms",       "critical_dispatch_ms",
+    "critical_compute_ms",       "critical_combine_ms",
+    "critical_back_dispatch_ms", "critical_back_compute_ms",
+    "critical_back_combine_ms",  "critical_reduce_ms"};
+
+/* Policies that keep all pairs train the same model: as many slots as experts
+ * leave SYMI's rule none for a replica, so that its plan is that of fixed. */
+START_TEST(costOfPolicies) {
+  struct curve fixed, other;
+  curveText();
+  curveRun(&fixed, "-n 3 --select all --retain 1");
+  double bytes = bytesOf(3);
+  ck_assert_double_gt(bytes, 0);
+  ck_assert_double_eq(numberOf(3, "wire_weights_bytes"), 0);
+  for (size_t i = 0; i < sizeof cpuKeys / sizeof *cpuKeys; i++)
+    ck_assert_double_gt(numberOf(3, cpuKeys[i]), 0);
+  curveRun(&other,
+           "-n 3 --select all --retain 1 --policy proportional --slots 0");
+  curveSame(&fixed, &other, 0);
+  ck_assert_double_eq(bytesOf(3), bytes);
+  curveRun(&other, "-n 3 --select all --retain 1 --policy quota");
+  curveSame(&fixed, &other, 1e-5);
+  ck_assert_double_gt(numberOf(1, "wire_weights_bytes"), 0);
+  ck_assert_double_eq(numberOf(1, "wire_weights_bytes"),
+                      numberOf(1, "wire_gradients_bytes"));
+  curveRun(&other, "-n 3 --retain 0.5");
+  ck_assert_double_gt(numberOf(3, "wire_select_bytes"), 0);
+}
+END_TEST
+
+/* A run in turns is the run. */
+START_TEST(turns) {
+  struct curve whole, part;
+  curveText();
+  curveRun(&whole, "-n 5");
+  curveRun(&part, "-n 5 --last 2 --checkpoint turns");
+  ck_assert_int_eq(part.last, 2);
+  curveRun(&part, "-n 5 --last 9 --checkpoint turns --resume");
+  ck_assert_int_eq(part.first, 3);
+  curveSame(&whole, &part, 0);
+}
+END_TEST
+
 START_TEST(refused) {
   curveText();
   curveRefuses("--heads 3", 1, "of twice the --heads 3");
@@ -135,6 +206,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-  const TTest *const tests[] = {record, everyWay, exactSteps, probe, refused};
+  const TTest *const tests[] = {record, everyWay,       exactSteps, probe,
+                                turns,  costOfPolicies, refused};
   return suiteRunTests("program", tests, sizeof tests / sizeof *tests, 240);
 }
