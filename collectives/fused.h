@@ -23,11 +23,12 @@ struct lrmoeFused {
   lrmoeWindow_t back;
   lrmoeWindow_t signals;
   void *block;              /* [2, G] signal words, a window */
-  struct lrmoeBlock tables; /* device: the next four */
+  struct lrmoeBlock tables; /* device: the next five */
   char **recvTargets; /* [G] this rank's rows in each rank's layer->recv */
   char **backTargets; /* [G] and in layer->back */
   int64_t **words;    /* [G] */
   int64_t *gate;
+  int64_t *nothing;         /* [G + 1] offsets of no rows */
   struct lrmoeWatch *watch; /* page-locked */
   int64_t epoch;
   void *event; /* the last meeting */
@@ -46,6 +47,9 @@ void lrmoeFusedStop(void *user);
 
 /* Whether this step's rows can go that way. */
 int lrmoeFusedIsPossible(const struct lrmoeStep *step);
+
+/* Bytes of rows that go to other ranks. */
+int64_t lrmoeFusedBytes(const struct lrmoeStep *step, const int64_t *sent);
 
 /* Source: rows of g into the executors' windows, and the meeting after which
  * those of all ranks are here.  The route is known. */

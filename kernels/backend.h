@@ -27,7 +27,7 @@
 #include "kernels/lists.h"
 #include "kernels/rows.h"
 
-#define LRMOE_BACKEND_ABI 7
+#define LRMOE_BACKEND_ABI 8
 
 enum lrmoeCopyKind {
   lrmoeCopyToDevice, /* from the host, page-locked for it to be asynchronous */
@@ -204,6 +204,8 @@ struct lrmoeBackend {
                           lrmoeStream_t stream);
   lrmoeResult_t (*shiftLists)(const struct lrmoeShifts *args,
                               lrmoeStream_t stream);
+  lrmoeResult_t (*spoilDropped)(const struct lrmoeSpoils *args,
+                                lrmoeStream_t stream);
   lrmoeResult_t (*listHandoff)(const struct lrmoeHandoffLists *args,
                                lrmoeStream_t stream);
   lrmoeResult_t (*labelPairs)(const struct lrmoeLabels *args,

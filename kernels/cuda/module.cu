@@ -48,6 +48,7 @@ static const struct lrmoeBackend cudaBackend = {
     lrmoeCudaListColumns,
     lrmoeCudaInvert,
     lrmoeCudaShiftLists,
+    lrmoeCudaSpoilDropped,
     lrmoeCudaListHandoff,
     lrmoeCudaLabelPairs,
     lrmoeCudaPackBits,
