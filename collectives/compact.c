@@ -36,11 +36,14 @@ lrmoeResult_t lrmoeCompactWords(struct lrmoeStep *step, int isMovedOnly,
   int64_t first = isMovedOnly ? 1 : 0;
   int64_t each = isMovedOnly ? 1 : 2; /* lists of an instance and a source */
   int64_t most = numRanks * step->numInstances * each;
+  /* A second upload of one array waits for the first. */
+  enum lrmoeStepArray array =
+      isMovedOnly ? lrmoeArrayMovedWords : lrmoeArrayWordPieces;
   int64_t *from = NULL;
   int64_t count = 0;
   int64_t wire = 0;
   *words = (struct lrmoeWords){.numPieces = most};
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordPieces, 3 * most, &from));
+  LRMOE_CHECK(LRMOE_RESERVE(step, array, 3 * most, &from));
   for (int64_t s = 0; s < numRanks; s++)
     for (int64_t j = first; j < 2 * (int64_t)step->numInstances;
          j += 2 / each, count++) {
@@ -52,8 +55,7 @@ lrmoeResult_t lrmoeCompactWords(struct lrmoeStep *step, int isMovedOnly,
       wire += length;
       if (length > words->maxWords) words->maxWords = length;
     }
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordPieces, 3 * most, from,
-                           &words->handoff));
+  LRMOE_CHECK(LRMOE_UPLOAD(step, array, 3 * most, from, &words->handoff));
   words->wire = words->handoff + most;
   words->counts = words->wire + most;
   return lrmoeSuccess;
@@ -385,7 +387,10 @@ lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *x,
                               lrmoeStepCombined, stream));
   LRMOE_SPAN_ON(step->layer->comm, "lrmoeSelectPackSend", stream);
   LRMOE_CHECK(checkRows(step, x, g));
-  LRMOE_CHECK(lrmoeSelectBegin(step, g, config));
+  step->mayDefer = 1;
+  lrmoeResult_t selected = lrmoeSelectBegin(step, g, config);
+  step->mayDefer = 0;
+  LRMOE_CHECK(selected);
   int64_t start = lrmoeNowNs();
   LRMOE_CHECK(lrmoeCommSettle(step->layer->comm, sendFast(step, x, g)));
   step->stats.sendNs = lrmoeNowNs() - start;

@@ -3,49 +3,50 @@
  * After round B1 every rank knows every row's place, so a source reads a row of
  * g once and writes it to its place at each executor; sums of dx come back the
  * same way.  Rows of one source, or one executor, lie in a stretch of their
- * own, so that nobody needs another rank's counts: meetings only check them. */
+ * own, so that nobody needs another rank's counts: meetings only check them.
+ * Counts may be the device's alone: the host has bounds then. */
 #include "collectives/compact.h"
 #include "collectives/device_route.h"
 #include "collectives/fused.h"
+
+#include <string.h>
 
 int lrmoeFusedIsPossible(const struct lrmoeStep *step) {
   return step->layer->fused && step->config.wire == lrmoeWireDedup;
 }
 
-/* Rows of each rank, from offsets. */
-static void countRows(const int64_t *offsets, int32_t numRanks,
-                      int64_t *counts) {
-  for (int32_t r = 0; r < numRanks; r++)
-    counts[r] = offsets[r + 1] - offsets[r];
-}
-
-/* What this rank puts and what it expects, [G] each, then the offsets [G + 1]
- * of what it puts; device. */
-static lrmoeResult_t uploadCounts(struct lrmoeStep *step, const int64_t *sent,
-                                  const int64_t *expected, int64_t **counts) {
-  int32_t numRanks = step->plan->numRanks;
+/* What this rank puts and what it expects, as offsets on the device. */
+static lrmoeResult_t openRows(struct lrmoeStep *step) {
+  int64_t length = step->plan->numRanks + 1;
+  size_t bytes = (size_t)length * sizeof(int64_t);
   int64_t *host = NULL;
+  int64_t *device = NULL;
+  if (step->route.flags) {
+    step->meetRows = lrmoeDeviceRouteRows(step);
+    return lrmoeSuccess;
+  }
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayMeetRows, 2 * length, &host));
+  memcpy(host, step->backOffsets, bytes);
+  memcpy(host + length, step->backRecvOffsets, bytes);
   LRMOE_CHECK(
-      LRMOE_RESERVE(step, lrmoeArrayMeetCounts, 3 * numRanks + 1, &host));
-  countRows(sent, numRanks, host);
-  countRows(expected, numRanks, host + numRanks);
-  for (int32_t r = 0; r <= numRanks; r++)
-    host[2 * numRanks + r] = sent[r];
-  return LRMOE_UPLOAD(step, lrmoeArrayMeetCounts, 3 * numRanks + 1, host,
-                      counts);
+      LRMOE_UPLOAD(step, lrmoeArrayMeetRows, 2 * length, host, &device));
+  step->meetRows = device;
+  return lrmoeSuccess;
 }
 
-static struct lrmoeMeet meetingOf(const struct lrmoeStep *step,
-                                  const int64_t *counts) {
+/* Of the way out, or the way back. */
+static struct lrmoeMeet meetingOf(const struct lrmoeStep *step, int isBack) {
   const struct lrmoeFused *fused = step->layer->fused;
   const struct lrmoeComm *comm = step->layer->comm;
+  const int64_t *recv = step->meetRows + comm->numRanks + 1;
   return (struct lrmoeMeet){
       .rank = comm->rank,
       .numRanks = comm->numRanks,
       .epoch = fused->epoch,
       .words = fused->words,
-      .sent = counts,
-      .expected = counts + comm->numRanks,
+      .sent = isBack ? recv : step->meetRows,
+      .expected = isBack ? step->meetRows : recv,
+      .tags = step->route.tags,
       .watch = fused->watch,
       .gate = fused->gate,
       .timeoutMs = comm->timeoutMs,
@@ -53,29 +54,35 @@ static struct lrmoeMeet meetingOf(const struct lrmoeStep *step,
 }
 
 /* A phase begins; nothing has been put since the last one. */
-static lrmoeResult_t enter(struct lrmoeStep *step, const int64_t *counts) {
+static lrmoeResult_t enter(struct lrmoeStep *step, int isBack) {
   LRMOE_CHECK(lrmoeFusedCheck(step->layer->comm));
   step->layer->fused->epoch++;
-  const struct lrmoeMeet meeting = meetingOf(step, counts);
+  const struct lrmoeMeet meeting = meetingOf(step, isBack);
   LRMOE_RUN(step->layer->backend, enter, &meeting, step->stream);
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t meet(struct lrmoeStep *step, const int64_t *counts) {
-  const struct lrmoeMeet meeting = meetingOf(step, counts);
+static lrmoeResult_t meet(struct lrmoeStep *step, int isBack) {
+  const struct lrmoeMeet meeting = meetingOf(step, isBack);
   const struct lrmoeBackend *backend = step->layer->backend;
   LRMOE_RUN(backend, meet, &meeting, step->stream);
   LRMOE_RUN(backend, eventRecord, step->layer->fused->event, step->stream);
   return lrmoeSuccess;
 }
 
-/* Experts of peers may still read rows of the last backward, beside its return
- * (gradients.h): they have read them all when ranks have met once more. */
-static lrmoeResult_t awaitRoom(struct lrmoeStep *step) {
+/* Ranks meet before the first put, where no keys have told that peers are done
+ * with what was in their windows, or where their experts may still read it
+ * beside the return of the last backward (gradients.h). */
+static lrmoeResult_t gather(struct lrmoeStep *step) {
   const struct lrmoeLayer *layer = step->layer;
-  if (!layer->overlapsReturn) return lrmoeSuccess;
-  LRMOE_CHECK(enter(step, layer->fused->noCounts));
-  return meet(step, layer->fused->noCounts);
+  const struct lrmoeFused *fused = layer->fused;
+  if (step->config.metric != lrmoeMetricAll && !layer->overlapsReturn)
+    return lrmoeSuccess;
+  LRMOE_CHECK(enter(step, 0));
+  struct lrmoeMeet meeting = meetingOf(step, 0);
+  meeting.sent = meeting.expected = fused->nothing;
+  LRMOE_RUN(layer->backend, meet, &meeting, step->stream);
+  return lrmoeSuccess;
 }
 
 /* From rows in one sequence to places, for a route that the host worked out. */
@@ -96,22 +103,11 @@ static lrmoeResult_t placeRows(struct lrmoeStep *step) {
   return lrmoeSuccess;
 }
 
-/* The same for one of the device. */
-static lrmoeResult_t placeDeviceRows(struct lrmoeStep *step) {
-  int32_t numRanks = step->plan->numRanks;
-  int64_t *shifts = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayShifts, numRanks, &shifts));
-  for (int32_t d = 0; d < numRanks; d++)
-    shifts[d] = lrmoePlaceOf(d, -step->backOffsets[d]);
-  return lrmoeDeviceRouteTokens(step, shifts);
-}
-
-static void countBytes(const struct lrmoeStep *step, const int64_t *sent,
-                       int64_t *bytes) {
+int64_t lrmoeFusedBytes(const struct lrmoeStep *step, const int64_t *sent) {
   const struct lrmoeLayer *layer = step->layer;
   int32_t rank = layer->comm->rank;
   int64_t own = sent[rank + 1] - sent[rank];
-  *bytes += (sent[step->plan->numRanks] - own) * layer->rowBytes;
+  return (sent[step->plan->numRanks] - own) * layer->rowBytes;
 }
 
 /* Rows of x of pairs that stayed, into the order of the handoff.  A route that
@@ -137,9 +133,10 @@ static lrmoeResult_t packX(struct lrmoeStep *step, struct lrmoeOwnRows *own) {
 
 lrmoeResult_t lrmoeFusedPut(struct lrmoeStep *step, const void *g) {
   const struct lrmoeLayer *layer = step->layer;
-  LRMOE_CHECK(step->route.flags ? placeDeviceRows(step) : placeRows(step));
-  LRMOE_CHECK(uploadCounts(step, step->backOffsets, step->backRecvOffsets,
-                           &step->meetCounts));
+  LRMOE_CHECK(step->route.flags
+                  ? lrmoeDeviceRouteTokens(step, lrmoePlaceOf(1, 0))
+                  : placeRows(step));
+  LRMOE_CHECK(openRows(step));
   struct lrmoePut put = {
       .rows = {g, NULL, layer->type, layer->hidden},
       .numRows = step->numTokens,
@@ -149,17 +146,20 @@ lrmoeResult_t lrmoeFusedPut(struct lrmoeStep *step, const void *g) {
       .gate = layer->fused->gate,
   };
   LRMOE_CHECK(packX(step, &put.own));
-  LRMOE_CHECK(awaitRoom(step));
-  LRMOE_CHECK(enter(step, step->meetCounts));
+  LRMOE_CHECK(gather(step));
+  LRMOE_CHECK(enter(step, 0));
   LRMOE_RUN(layer->backend, putRows, &put, step->stream);
-  countBytes(step, step->backOffsets, &step->stats.rowBytes);
+  if (!step->route.isDeferred)
+    step->stats.rowBytes += lrmoeFusedBytes(step, step->backOffsets);
   /* Of places now; a route of the device lists anew on the way back anyhow. */
   if (!step->route.flags) step->tokenLists = NULL;
   return lrmoeSuccess;
 }
 
 lrmoeResult_t lrmoeFusedMeet(struct lrmoeStep *step) {
-  return meet(step, step->meetCounts);
+  LRMOE_CHECK(meet(step, 0));
+  step->route.isPending = step->route.isDeferred;
+  return lrmoeSuccess;
 }
 
 static int64_t mostRows(const int64_t *offsets, int32_t numRanks) {
@@ -172,10 +172,6 @@ static int64_t mostRows(const int64_t *offsets, int32_t numRanks) {
 lrmoeResult_t lrmoeFusedPutSums(struct lrmoeStep *step,
                                 const struct lrmoeSums *sums) {
   const struct lrmoeLayer *layer = step->layer;
-  int64_t numRanks = step->plan->numRanks;
-  int64_t *counts = NULL;
-  LRMOE_CHECK(
-      uploadCounts(step, step->backRecvOffsets, step->backOffsets, &counts));
   const struct lrmoePutSums put = {
       .rows = {layer->pairRows.data, NULL, layer->type, layer->hidden},
       .offsets = sums->offsets,
@@ -183,12 +179,14 @@ lrmoeResult_t lrmoeFusedPutSums(struct lrmoeStep *step,
       .numRanks = step->plan->numRanks,
       .first = layer->comm->rank,
       .maxOut = mostRows(step->backRecvOffsets, step->plan->numRanks),
-      .bounds = counts + 2 * numRanks,
+      .bounds = step->meetRows + step->plan->numRanks + 1,
       .targets = layer->fused->backTargets,
       .gate = layer->fused->gate,
   };
-  LRMOE_CHECK(enter(step, counts));
+  LRMOE_CHECK(enter(step, 1));
   LRMOE_RUN(layer->backend, putSums, &put, step->stream);
-  countBytes(step, step->backRecvOffsets, &step->stats.returnBytes);
-  return meet(step, counts);
+  if (!step->route.isPending)
+    step->stats.returnBytes += lrmoeFusedBytes(step, step->backRecvOffsets);
+  step->route.isReturned = 1;
+  return meet(step, 1);
 }

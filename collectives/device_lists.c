@@ -51,13 +51,14 @@ static lrmoeResult_t listHandoff(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
-/* The rows of each token, and the token of each row unless rows are shifted. */
+/* The rows of each token, and the token of each row unless rows are numbered
+ * anew. */
 static lrmoeResult_t listTokens(struct lrmoeStep *step,
                                 const struct lrmoeDeviceLayout *at,
-                                const int64_t *shifts) {
+                                int64_t stride) {
   const struct lrmoeBackend *backend = step->layer->backend;
   int64_t numRows = step->backOffsets[step->plan->numRanks];
-  int64_t length = step->numTokens + 1 + (shifts ? 1 : 2) * numRows;
+  int64_t length = step->numTokens + 1 + (stride ? 1 : 2) * numRows;
   LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockTokenLists,
                                     length * (int64_t)sizeof(int64_t),
                                     &step->tokenLists));
@@ -66,10 +67,10 @@ static lrmoeResult_t listTokens(struct lrmoeStep *step,
       .numRows = step->plan->numRanks,
       .numColumns = step->numTokens,
       .numbers = at->ownNumbers,
-      .shifts = shifts,
+      .stride = stride,
       .offsets = step->tokenLists,
       .list = step->tokenLists + step->numTokens + 1,
-      .columns = shifts ? NULL : step->devicePackTokens,
+      .columns = stride ? NULL : step->devicePackTokens,
   };
   LRMOE_RUN(backend, listColumns, &columns, step->stream);
   return lrmoeSuccess;
@@ -79,18 +80,22 @@ static struct lrmoeDeviceLayout deviceLayout(const struct lrmoeStep *step) {
   return lrmoeDeviceLayoutAt(step, step->blocks[lrmoeBlockRoute].data);
 }
 
-lrmoeResult_t lrmoeDeviceRouteLists(struct lrmoeStep *step) {
-  int32_t numRanks = step->plan->numRanks;
-  const struct lrmoeDeviceLayout at = deviceLayout(step);
+static lrmoeResult_t layOutHandoff(struct lrmoeStep *step) {
   const struct lrmoeDeviceLayout host =
       lrmoeDeviceLayoutAt(step, step->route.counts);
   int64_t *lengths = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayLengths, at.numLocal, &lengths));
-  takeLengths(at.numLocal, host.localOffsets, lengths);
-  LRMOE_CHECK(lrmoeHandoffLayOut(step, lengths));
-  step->handoff.numRows = step->backRecvOffsets[numRanks];
+  if (step->route.isDeferred) return lrmoeDeviceRouteLayOut(step);
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayLengths, host.numLocal, &lengths));
+  takeLengths(host.numLocal, host.localOffsets, lengths);
+  return lrmoeHandoffLayOut(step, lengths);
+}
+
+lrmoeResult_t lrmoeDeviceRouteLists(struct lrmoeStep *step) {
+  const struct lrmoeDeviceLayout at = deviceLayout(step);
+  LRMOE_CHECK(layOutHandoff(step));
+  step->handoff.numRows = step->backRecvOffsets[step->plan->numRanks];
   LRMOE_CHECK(listHandoff(step, &at));
-  return listTokens(step, &at, NULL);
+  return listTokens(step, &at, 0);
 }
 
 /* Device: places in sorted order of this rank's kept pairs, in wire order. */
@@ -193,39 +198,38 @@ lrmoeResult_t lrmoeDeviceRouteSpread(struct lrmoeStep *step, int64_t stride) {
   int64_t numKept = step->handoff.numPairs;
   const struct lrmoeDeviceLayout at = deviceLayout(step);
   int64_t *gRow = step->deviceDxRow - 2 * numKept;
-  int64_t *shifts = NULL;
-  int64_t *device = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayShifts, at.numLocal, &shifts));
-  for (int64_t l = 0; l < at.numLocal; l++)
-    shifts[l] = l % numRanks * stride - step->backRecvOffsets[l % numRanks];
-  LRMOE_CHECK(
-      LRMOE_UPLOAD(step, lrmoeArrayShifts, at.numLocal, shifts, &device));
   LRMOE_RUN(backend, copy, gRow, step->deviceDxRow,
             (size_t)numKept * sizeof *gRow, lrmoeCopyWithin, step->stream);
-  const struct lrmoeShifts spread = {at.numLocal, step->route.localMost,
-                                     at.localOffsets, device, gRow};
+  const struct lrmoeShifts spread = {at.numLocal,
+                                     numRanks,
+                                     stride,
+                                     at.localOffsets,
+                                     lrmoeDeviceRouteRows(step) + numRanks + 1,
+                                     gRow};
   LRMOE_RUN(backend, shiftLists, &spread, step->stream);
   step->handoff.gRow = gRow;
   return lrmoeSuccess;
 }
 
-lrmoeResult_t lrmoeDeviceRouteTokens(struct lrmoeStep *step,
-                                     const int64_t *shifts) {
+lrmoeResult_t lrmoeDeviceRouteTokens(struct lrmoeStep *step, int64_t stride) {
   const struct lrmoeDeviceLayout at = deviceLayout(step);
-  int64_t *device = NULL;
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayShifts, step->plan->numRanks, shifts,
-                           &device));
-  return listTokens(step, &at, device);
+  return listTokens(step, &at, stride);
 }
 
-lrmoeResult_t lrmoeDeviceRouteSpreadHome(struct lrmoeStep *step,
-                                         int64_t stride) {
-  int64_t numRanks = step->plan->numRanks;
-  int64_t *shifts = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayShifts, numRanks, &shifts));
-  for (int64_t d = 0; d < numRanks; d++)
-    shifts[d] = d * stride - step->backOffsets[d];
-  return lrmoeDeviceRouteTokens(step, shifts);
+const int64_t *lrmoeDeviceRouteRows(const struct lrmoeStep *step) {
+  return deviceLayout(step).rows;
+}
+
+lrmoeResult_t lrmoeDeviceRouteSpoil(struct lrmoeStep *step, void *dx) {
+  const struct lrmoeDeviceLayout at = deviceLayout(step);
+  const struct lrmoeSpoils spoils = {lrmoeDeviceFlagged(step, &at, 1),
+                                     step->deviceKeys, step->layer->rowBytes,
+                                     dx};
+  if (step->config.metric == lrmoeMetricAll) return lrmoeSuccess;
+  if (!step->route.isPending && !step->stats.nonFiniteDropped)
+    return lrmoeSuccess;
+  LRMOE_RUN(step->layer->backend, spoilDropped, &spoils, step->stream);
+  return lrmoeSuccess;
 }
 
 /* Who executes a pair of expert e, by its label; -1: nobody. */

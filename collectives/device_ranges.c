@@ -240,22 +240,18 @@ static int64_t restOf(int64_t count, const int64_t *list) {
   return count - (list[1] - list[0]);
 }
 
-/* Lists of the local pairs that did not stay, by (instance, source), and how far
- * from one sequence of rows each source's stretch lies, which is behind the
- * offsets. */
+/* Lists of the local pairs that did not stay, by (instance, source). */
 static lrmoeResult_t tabulateRest(struct lrmoeStep *step,
                                   const int64_t *localOffsets,
                                   struct lrmoeFlagged *lists, int64_t *firsts) {
-  int64_t stride =
-      lrmoeWindowStride(&step->layer->recv, (int)step->plan->numRanks);
   int64_t numRanks = step->plan->numRanks;
   int64_t numLists = numRanks * step->numInstances;
   const int64_t *host = step->arrays[lrmoeArrayRouteTable].data;
   struct tables all = tablesAt((int64_t *)host + (int64_t)numTables * 2 *
                                                      step->plan->numInstances,
                                2 * numLists);
-  int64_t words = (numTables + 1) * numLists + 1;
-  int64_t *table = NULL; /* tables, but for marked, offsets, shifts */
+  int64_t words = numTables * numLists + 1;
+  int64_t *table = NULL; /* tables, but for marked, offsets */
   int64_t *device = NULL;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRestTable, words, &table));
   struct tables rest = tablesAt(table, numLists);
@@ -269,8 +265,6 @@ static lrmoeResult_t tabulateRest(struct lrmoeStep *step,
     rest.placeFirsts[l] = all.placeFirsts[from];
     rest.wanted[l] = LRMOE_WANT(lrmoeLabelMoved, 255); /* and dropped */
     offsets[l + 1] = offsets[l] + restOf(all.counts[from], localOffsets + from);
-    offsets[numLists + 1 + l] =
-        l % numRanks * stride - step->backRecvOffsets[l % numRanks];
   }
   for (int32_t j = 0; j <= step->numInstances; j++)
     firsts[j] = offsets[j * numRanks];
@@ -307,9 +301,14 @@ lrmoeResult_t lrmoeDeviceRouteRest(struct lrmoeStep *step, int64_t *firsts,
   LRMOE_RUN(backend, gatherIndices, count, *rows, at.localNumbers, *rows,
             step->stream);
   if (!step->isFused) return lrmoeSuccess;
-  const struct lrmoeShifts spread = {lists.numLists, lists.maxItems,
-                                     lists.offsets,
-                                     lists.offsets + lists.numLists + 1, *rows};
+  int numRanks = step->plan->numRanks;
+  const struct lrmoeShifts spread = {
+      lists.numLists,
+      numRanks,
+      lrmoeWindowStride(&step->layer->recv, numRanks),
+      lists.offsets,
+      lrmoeDeviceRouteRows(step) + numRanks + 1,
+      *rows};
   LRMOE_RUN(backend, shiftLists, &spread, step->stream);
   return lrmoeSuccess;
 }

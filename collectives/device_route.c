@@ -283,6 +283,10 @@ lrmoeResult_t lrmoeDeviceKeepAll(struct lrmoeStep *step) {
   all.flags = selected.flags;
   LRMOE_RUN(step->layer->backend, selectTop, &all, step->stream);
   LRMOE_CHECK(lrmoeDeviceRouteCount(step, &selected));
+  if (lrmoeDeviceRouteMayDefer(step)) {
+    lrmoeDeviceRouteDefer(step, NULL);
+    return lrmoeSuccess;
+  }
   LRMOE_CHECK(lrmoeStepSynchronize(step));
   return lrmoeDeviceRouteTake(step);
 }

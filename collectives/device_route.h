@@ -37,6 +37,30 @@ lrmoeResult_t lrmoeDeviceKeepAll(struct lrmoeStep *step);
  * route, or the host's way of it. */
 lrmoeResult_t lrmoeDeviceSelectHome(struct lrmoeStep *step);
 
+/* Whether the host can go on without counts, and that it does: nothing moves,
+ * so that the forward pass bounds what crosses, and the plan says how many
+ * pairs each instance has.  tags: as in the route. */
+int lrmoeDeviceRouteMayDefer(const struct lrmoeStep *step);
+void lrmoeDeviceRouteDefer(struct lrmoeStep *step, const uint64_t *tags);
+
+/* Waits for counts that the host went on without, and takes them. */
+lrmoeResult_t lrmoeDeviceRouteSettle(struct lrmoeStep *step);
+
+/* The handoff's segments of a deferred route. */
+lrmoeResult_t lrmoeDeviceRouteLayOut(struct lrmoeStep *step);
+
+/* Executor: d(alpha) of all forward pairs in wire order, zero where a pair was
+ * not kept, and room for those of this rank's pairs. */
+lrmoeResult_t lrmoeDeviceRouteDAlpha(struct lrmoeStep *step, float **send,
+                                     float **recv);
+
+/* Device: offsets [G + 1] of the rows of g that go to each executor, then of
+ * those that come from each source. */
+const int64_t *lrmoeDeviceRouteRows(const struct lrmoeStep *step);
+
+/* Spoils the rows of dx of pairs that were dropped though they overflowed. */
+lrmoeResult_t lrmoeDeviceRouteSpoil(struct lrmoeStep *step, void *dx);
+
 /* Enqueues the handoff, the lists of the rows that cross, and what the way
  * back needs; counts are known. */
 lrmoeResult_t lrmoeDeviceRouteLists(struct lrmoeStep *step);
@@ -56,16 +80,13 @@ lrmoeResult_t lrmoeDeviceRoutePairs(struct lrmoeStep *step, int64_t **pairs);
 lrmoeResult_t lrmoeDeviceRouteRest(struct lrmoeStep *step, int64_t *firsts,
                                    int64_t **rows);
 
-/* Rows of g lie in a stretch per source, not in one sequence; and so do rows
- * of dx at their source, `stride` rows each. */
+/* Rows of g lie in a stretch of `stride` rows per source, not in one
+ * sequence. */
 lrmoeResult_t lrmoeDeviceRouteSpread(struct lrmoeStep *step, int64_t stride);
-lrmoeResult_t lrmoeDeviceRouteSpreadHome(struct lrmoeStep *step,
-                                         int64_t stride);
 
 /* Makes step->tokenLists anew: rows that go to, or come from, rank d are
- * numbered on from shifts[d] [host]. */
-lrmoeResult_t lrmoeDeviceRouteTokens(struct lrmoeStep *step,
-                                     const int64_t *shifts);
+ * numbered from d * stride on. */
+lrmoeResult_t lrmoeDeviceRouteTokens(struct lrmoeStep *step, int64_t stride);
 
 /* Fills keys, kept and backDest in on the host, where they have not been;
  * waits. */

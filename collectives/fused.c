@@ -85,22 +85,22 @@ static int findTargets(const struct lrmoeFused *fused, lrmoeWindow_t window,
   return isFound;
 }
 
-/* The tables on the device, and room for the gate and no counts. */
+/* The tables on the device, room for the gate, and zeros. */
 static lrmoeResult_t uploadTables(struct lrmoeFused *fused, void **tables) {
   const struct lrmoeBackend *backend = fused->layer->backend;
   int64_t numRanks = fused->layer->comm->numRanks;
   size_t bytes = 3 * (size_t)numRanks * sizeof *tables;
-  size_t more = (1 + 2 * (size_t)numRanks) * sizeof *fused->gate;
-  LRMOE_CHECK(lrmoeBlockReserve(backend, bytes + more, NULL, &fused->tables));
+  size_t room = bytes + (size_t)(numRanks + 2) * sizeof *fused->gate;
+  LRMOE_CHECK(lrmoeBlockReserve(backend, room, NULL, &fused->tables));
+  LRMOE_RUN(backend, clear, fused->tables.data, room, NULL);
   LRMOE_RUN(backend, copy, fused->tables.data, tables, bytes, lrmoeCopyToDevice,
             NULL);
-  LRMOE_RUN(backend, clear, (char *)fused->tables.data + bytes, more, NULL);
   LRMOE_RUN(backend, synchronize, NULL);
   fused->recvTargets = fused->tables.data;
   fused->backTargets = fused->recvTargets + numRanks;
   fused->words = (int64_t **)(void *)(fused->backTargets + numRanks);
   fused->gate = (int64_t *)(void *)(fused->words + numRanks);
-  fused->noCounts = fused->gate + 1;
+  fused->nothing = fused->gate + 1;
   return lrmoeSuccess;
 }
 
@@ -206,6 +206,10 @@ static lrmoeResult_t failMeeting(const struct lrmoeComm *comm,
                       "rank %lld wrote no rows within %lld ms: it is dead, "
                       "stopped or late",
                       peer, (long long)comm->timeoutMs);
+  case lrmoeMeetingOther:
+    return LRMOE_FAIL(lrmoeInvalidUsage,
+                      "rank %lld is at another step, plan or backward config",
+                      peer);
   case lrmoeMeetingSpoiled:
     return LRMOE_FAIL(lrmoeRemoteError,
                       "rank %lld has failed while rows were written", peer);

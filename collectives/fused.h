@@ -28,7 +28,7 @@ struct lrmoeFused {
   char **backTargets; /* [G] and in layer->back */
   int64_t **words;    /* [G] */
   int64_t *gate;
-  int64_t *noCounts;        /* [2, G] zeros: of a meeting after no rows */
+  int64_t *nothing;         /* [G + 1] offsets of no rows */
   struct lrmoeWatch *watch; /* page-locked */
   int64_t epoch;
   void *event; /* the last meeting */
@@ -47,6 +47,9 @@ void lrmoeFusedStop(void *user);
 
 /* Whether this step's rows can go that way. */
 int lrmoeFusedIsPossible(const struct lrmoeStep *step);
+
+/* Bytes of rows that go to other ranks. */
+int64_t lrmoeFusedBytes(const struct lrmoeStep *step, const int64_t *sent);
 
 /* Source: rows of g into the executors' windows, and the meeting after which
  * those of all ranks are here.  The route is known. */

@@ -31,28 +31,40 @@ static lrmoeResult_t placeLists(struct lrmoeStep *step,
 
 lrmoeResult_t lrmoeHandoffLayOut(struct lrmoeStep *step,
                                  const int64_t *lengths) {
-  lrmoeHandoff_t *handoff = &step->handoff;
   int64_t numRanks = step->plan->numRanks;
-  int64_t *offsets = NULL;
-  int64_t *stayed = NULL;
-  int32_t *experts = NULL;
+  int64_t *counts = NULL; /* [numInstances] kept, then those that stayed */
   LRMOE_CHECK(placeLists(step, lengths));
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffOffsets,
-                            step->numInstances + 1, &offsets));
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffStayed, step->numInstances,
-                            &stayed));
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffExperts, step->numInstances,
-                            &experts));
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayScratch, 2 * step->numInstances, &counts));
   for (int32_t j = 0; j < step->numInstances; j++) {
     const int64_t *lists = &step->keptSegments[2 * numRanks * j];
-    offsets[j] = lists[0];
-    stayed[j] = lists[numRanks] - lists[0];
+    counts[j] = lists[2 * numRanks] - lists[0];
+    counts[step->numInstances + j] = lists[numRanks] - lists[0];
+  }
+  return lrmoeHandoffSegments(step, counts, counts + step->numInstances);
+}
+
+lrmoeResult_t lrmoeHandoffSegments(struct lrmoeStep *step, const int64_t *kept,
+                                   const int64_t *stayed) {
+  lrmoeHandoff_t *handoff = &step->handoff;
+  int64_t numInstances = step->numInstances;
+  int64_t *offsets = NULL;
+  int64_t *here = NULL;
+  int32_t *experts = NULL;
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayHandoffOffsets, numInstances + 1,
+                            &offsets));
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayHandoffStayed, numInstances, &here));
+  LRMOE_CHECK(
+      LRMOE_RESERVE(step, lrmoeArrayHandoffExperts, numInstances, &experts));
+  offsets[0] = 0;
+  for (int32_t j = 0; j < numInstances; j++) {
+    offsets[j + 1] = offsets[j] + kept[j];
+    here[j] = stayed[j];
     experts[j] = lrmoeStepExpert(step, j);
   }
-  offsets[step->numInstances] =
-      step->keptSegments[2 * numRanks * step->numInstances];
   handoff->offsets = offsets;
-  handoff->stayed = stayed;
+  handoff->stayed = here;
   handoff->experts = experts;
   handoff->x = step->xRows;
   handoff->numPairs = offsets[step->numInstances];

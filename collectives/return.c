@@ -49,14 +49,20 @@ static lrmoeResult_t listAll(struct lrmoeStep *step, int64_t **device) {
   return lrmoeSuccess;
 }
 
+/* Whether words of all forward pairs come home, dropped ones too: how many
+ * these are the host knows. */
+static int comeAll(const struct lrmoeStep *step) {
+  return step->layer->routerGrad == lrmoeRouterGradExecutor ||
+         step->route.isDeferred;
+}
+
 /* Source: pairs in the order in which their d(alpha) comes; device. */
 static lrmoeResult_t listDAlpha(struct lrmoeStep *step, int64_t **device,
                                 int64_t *count) {
-  int isExecutor = step->layer->routerGrad == lrmoeRouterGradExecutor;
+  int isAll = comeAll(step);
   int64_t *pairs = NULL;
-  *count =
-      isExecutor ? step->numPairs : step->keptOffsets[step->plan->numRanks];
-  if (isExecutor) return listAll(step, device);
+  *count = isAll ? step->numPairs : step->keptOffsets[step->plan->numRanks];
+  if (isAll) return listAll(step, device);
   if (step->route.flags) return lrmoeDeviceRoutePairs(step, device);
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsIn, *count, &pairs));
   for (int64_t i = 0; i < *count; i++)
@@ -107,7 +113,7 @@ static lrmoeResult_t pushSums(struct lrmoeStep *step, struct lrmoeSums *sums) {
 static lrmoeResult_t spreadList(struct lrmoeStep *step) {
   int32_t numRanks = step->plan->numRanks;
   int64_t stride = lrmoeWindowStride(&step->layer->back, numRanks);
-  if (step->route.flags) return lrmoeDeviceRouteSpreadHome(step, stride);
+  if (step->route.flags) return lrmoeDeviceRouteTokens(step, stride);
   int64_t numRows = step->backOffsets[numRanks];
   int64_t *list = step->tokenLists + step->numTokens + 1;
   int64_t *places = NULL;
@@ -157,8 +163,8 @@ static lrmoeResult_t markNonFinite(struct lrmoeStep *step, void *dx) {
   int64_t *tokens = NULL;
   int64_t *device = NULL;
   int64_t count = 0;
+  if (step->route.flags) return lrmoeDeviceRouteSpoil(step, dx);
   if (!step->stats.nonFiniteDropped) return lrmoeSuccess;
-  LRMOE_CHECK(lrmoeSelectionFetch(step));
   LRMOE_CHECK(listNonFinite(step, &tokens, &count));
   LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, count, tokens, &device));
   LRMOE_RUN(layer->backend, spoilRows, count, device, layer->rowBytes, dx,
@@ -183,6 +189,15 @@ static lrmoeResult_t giveSums(struct lrmoeStep *step, int isPushed) {
                         layer->send.data);
 }
 
+/* Executor: d(alpha) that goes home, and room for what comes. */
+static lrmoeResult_t giveDAlpha(struct lrmoeStep *step, float **send,
+                                float **recv) {
+  if (step->layer->routerGrad == lrmoeRouterGradExecutor)
+    return lrmoeAlphaExecutor(step, send, recv);
+  if (step->route.isDeferred) return lrmoeDeviceRouteDAlpha(step, send, recv);
+  return packDAlpha(step, send, recv);
+}
+
 static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
                                 float *dWeights) {
   struct lrmoeLayer *layer = step->layer;
@@ -190,18 +205,15 @@ static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
   int isPushed = step->isFused && step->config.wire == lrmoeWireDedup &&
                  (layer->back.peers || layer->fused);
   int isRelayed = lrmoeNodeIsUsed(step);
-  int isExact = layer->routerGrad == lrmoeRouterGradExecutor;
+  int isAll = comeAll(step);
   float *sent = NULL;
   float *received = NULL;
-  if (isExact)
-    LRMOE_CHECK(lrmoeAlphaExecutor(step, &sent, &received));
-  else
-    LRMOE_CHECK(packDAlpha(step, &sent, &received));
+  LRMOE_CHECK(giveDAlpha(step, &sent, &received));
   LRMOE_CHECK(giveSums(step, isPushed));
   lrmoeMeterAdd(&step->meter, step->backOffsets[numRanks] * layer->rowBytes);
   const struct lrmoeExchange exchanges[] = {
-      {sent, isExact ? step->recvOffsets : step->keptRecvOffsets, received,
-       isExact ? step->sendOffsets : step->keptOffsets, sizeof(float), 0},
+      {sent, isAll ? step->recvOffsets : step->keptRecvOffsets, received,
+       isAll ? step->sendOffsets : step->keptOffsets, sizeof(float), 0},
       {layer->send.data, step->backRecvOffsets, layer->back.data,
        step->backOffsets, layer->rowBytes, 0}};
   LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges,

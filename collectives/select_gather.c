@@ -4,10 +4,11 @@
  * and a head: the tag; with scope `layer` the pair ids, because ties then fall
  * across experts by (source, token, slot).  Where pairs may move, the tokens of
  * those that may (of experts with replicas) come beside them, because an
- * executor has to know which rows it will get.  The backend puts the keys into (expert, source,
- * ordinal) order and selects; then the host waits for a device, the one time in
- * a backward: for counts where the route is worked out on the device
- * (device_route.h), else for the flags. */
+ * executor has to know which rows it will get.  The backend puts the keys into
+ * (expert, source, ordinal) order and selects; then the host waits for a
+ * device, at most once in a backward: for counts where the route is worked out
+ * on the device (device_route.h) and cannot go on without, else for the
+ * flags. */
 #include "collectives/device_route.h"
 #include "collectives/reroute.h"
 #include "collectives/select.h"
@@ -355,6 +356,10 @@ static lrmoeResult_t routeOnDevice(struct lrmoeStep *step, struct gathered *all,
   const struct lrmoeDeviceSelected selected = {flags, all->tokenRoom,
                                                tokenFirsts};
   LRMOE_CHECK(lrmoeDeviceRouteCount(step, &selected));
+  if (lrmoeDeviceRouteMayDefer(step)) { /* heads are tags alone */
+    lrmoeDeviceRouteDefer(step, (const uint64_t *)(void *)all->deviceHeads);
+    return lrmoeSuccess;
+  }
   LRMOE_CHECK(readBack(step, all));
   return lrmoeDeviceRouteTake(step);
 }

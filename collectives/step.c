@@ -370,6 +370,7 @@ lrmoeResult_t lrmoeStepGetHandoff(lrmoeStep_t step, lrmoeHandoff_t *handoff) {
 
 lrmoeResult_t lrmoeStepGetStats(lrmoeStep_t step, lrmoeStepStats_t *stats) {
   LRMOE_REQUIRE(step, "step is NULL");
+  LRMOE_CHECK(lrmoeDeviceRouteSettle(step));
   return lrmoeViewWrite("lrmoeStepStats_t", &step->stats, sizeof step->stats,
                         stats);
 }

@@ -61,7 +61,8 @@ enum lrmoeStepArray {
   lrmoeArrayAllRows,
   lrmoeArrayWirePlaces,
   lrmoeArrayWordsOut,   /* places of words to be packed ... */
-  lrmoeArrayWordPieces, /* words of lists as pieces */
+  lrmoeArrayWordPieces, /* words of lists as pieces, and ... */
+  lrmoeArrayMovedWords, /* ... of those that come with x */
   lrmoeArrayWordsIn,    /* ... and where those that come go */
   lrmoeArrayKeys,
   lrmoeArrayAllKeys,
@@ -83,8 +84,7 @@ enum lrmoeStepArray {
   lrmoeArrayTokenPieces, /* tokens that go out */
   lrmoeArrayTokenFirsts, /* and where those that come lie */
   lrmoeArrayRouteCounts, /* what is in them */
-  lrmoeArrayShifts,      /* from one sequence of rows to stretches */
-  lrmoeArrayMeetCounts,  /* rows put and expected, of one phase */
+  lrmoeArrayMeetRows,    /* offsets of rows put and expected */
   lrmoeArrayNodeNotice,  /* offsets and counts for relays */
   lrmoeArrayNodeLists,   /* and which rows */
   lrmoeArrayNodeTokens,  /* of the rows that leave this rank */
@@ -168,6 +168,12 @@ struct lrmoeDeviceRoute {
   int64_t ownMost;            /* pairs of a range of the source */
   int64_t localMost;          /* and of the executor */
   float *weights;             /* device: of the handoff */
+  /* Of a route that the host goes on with though it has not read counts
+   * (device_defer.c). */
+  const uint64_t *tags; /* device: [G] of the ranks, to be compared; or NULL */
+  int isDeferred;       /* the same on every rank */
+  int isPending;        /* counts are still to be read */
+  int isReturned;       /* rows of dx have been put meanwhile */
 };
 
 /* Rows that this rank hands on between other nodes' ranks and its own
@@ -261,7 +267,9 @@ struct lrmoeStep {
   struct lrmoeRelay relay;
   int64_t *devicePackTokens; /* device: packTokens of a route on the device */
   struct lrmoeDeviceRoute route;
-  int64_t *meetCounts; /* device: rows of g put and expected (fused.h) */
+  const int64_t *meetRows; /* device: offsets of rows of g put [G + 1], then of
+                              those expected */
+  int mayDefer;            /* rows follow at once */
 
   /* Backward, as executor. */
   uint8_t *keptLocal;    /* [local] kept, executed here, state at hand */

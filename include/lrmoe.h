@@ -23,9 +23,19 @@
  *              in the host's.
  *   Waiting    Of a layer's calls on an NCCL communicator lrmoeStepCreate and
  *              lrmoeDispatch wait for the stream, and lrmoeSelect once, for
- *              counts; none of them can be captured in a graph.  With scope
- *              layer, and wires pairwise and masked, the host works the
- *              backward's route out, and waits once for it.
+ *              counts.  lrmoeSelectPackSend waits once too, or never where
+ *              rows go through windows (LRMOE_FUSED), up to
+ *              LRMOE_GATHER_RANKS ranks select for themselves, saved state is
+ *              full, router gradients are not executor, and no pair can move:
+ *              with scope instance, metric all, or without replicas.  With
+ *              scope layer, wires pairwise and masked, or more than 252
+ *              instances of an expert, the host works the backward's route
+ *              out, and waits once for it.  A call may wait when it needs
+ *              more room than before.
+ *   Capture    No call of a layer can be captured in a graph, also where none
+ *              waits: ranks number their meetings on the host, tables reach
+ *              the device through memory that the host fills anew, and experts
+ *              use side streams.
  *   Threads    Handles may be used by any thread, one at a time.  Distinct
  *              handles may be used at once.
  *   Fork       A child of fork() must not use handles made by its parent.
@@ -1219,8 +1229,9 @@ lrmoeResult_t lrmoeCombine(lrmoeStep_t step, void *y, lrmoeStream_t stream);
  * Ties go to the lower pair id (rank, token, slot); a non-finite score ranks
  * above all finite ones.  config NULL: lrm, expert, dedup.  May be called
  * again after lrmoeReturn: a step's backward can run more than once.  On a GPU
- * the host waits for the stream once here, for counts, and nowhere else in a
- * backward that needs no more room than an earlier one.
+ * the host waits for the stream once here, for counts (or for the flags of a
+ * route that it works out), and nowhere else in a backward that needs no more
+ * room than an earlier one.
  * Collective; the same config on every rank. */
 lrmoeResult_t lrmoeSelect(lrmoeStep_t step, const void *g,
                           const lrmoeBackwardConfig_t *config,
@@ -1238,7 +1249,9 @@ lrmoeResult_t lrmoeAllToAllCompact(lrmoeStep_t step, const void *x,
  * straight into the executors' windows, where all ranks can address each
  * other's memory (LRMOE_FUSED).  Same results.  Collective.  On a device a peer
  * that does not write in time is an error of the next call that waits for the
- * stream, or of lrmoeCommGetAsyncError. */
+ * stream, or of lrmoeCommGetAsyncError; and so is a rank with another step,
+ * plan or config where the host does not wait here ("Waiting", above): rows
+ * are not written then, and what follows computes with those of before. */
 lrmoeResult_t lrmoeSelectPackSend(lrmoeStep_t step, const void *x,
                                   const void *g,
                                   const lrmoeBackwardConfig_t *config,
@@ -1252,7 +1265,8 @@ typedef struct {
   uint32_t magic;
   uint32_t version;
   int64_t numPairs;       /* kept pairs executed here */
-  int64_t numRows;        /* rows of g received */
+  int64_t numRows;        /* rows of g received; where lrmoeSelectPackSend did
+                             not wait, the most that there can be */
   const int64_t *offsets; /* [numInstances + 1] */
   const int64_t *stayed;  /* [numInstances] rows executed where forward was;
                              the others, which moved here, follow them */
@@ -1339,7 +1353,8 @@ typedef struct {
   int64_t rowBytes;         /* sent to other ranks in B2 */
   int64_t returnBytes;      /* sent to other ranks in B3 */
   int64_t workspaceBytes;   /* most bytes of buffers in use in backward, saved
-                             state and weights not counted */
+                             state and weights not counted; where
+                             lrmoeSelectPackSend did not wait, at most */
   int64_t selectNs;         /* time in score and B1 */
   int64_t sendNs;           /* in pack and B2 */
   int64_t gemmNs;           /* in lrmoeExpertBackward */
@@ -1358,6 +1373,8 @@ typedef struct {
         0, 0, 0, 0, 0, 0, 0, 0, 0                                              \
   }
 
+/* Where lrmoeSelectPackSend did not wait for counts, the first call after it
+ * does, and gives what has failed on the stream. */
 lrmoeResult_t lrmoeStepGetStats(lrmoeStep_t step, lrmoeStepStats_t *stats);
 
 /* ---- Host optimizer ---------------------------------------------------

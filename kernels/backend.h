@@ -207,6 +207,8 @@ struct lrmoeBackend {
                           lrmoeStream_t stream);
   lrmoeResult_t (*shiftLists)(const struct lrmoeShifts *args,
                               lrmoeStream_t stream);
+  lrmoeResult_t (*spoilDropped)(const struct lrmoeSpoils *args,
+                                lrmoeStream_t stream);
   lrmoeResult_t (*listHandoff)(const struct lrmoeHandoffLists *args,
                                lrmoeStream_t stream);
   lrmoeResult_t (*labelPairs)(const struct lrmoeLabels *args,

@@ -282,6 +282,7 @@ static lrmoeResult_t numberMarks(int64_t count, const uint8_t *marks,
 LRMOE_AT_ONCE(listColumns, lrmoeColumns, lrmoeListColumns)
 LRMOE_AT_ONCE(invert, lrmoeInversion, lrmoeInvert)
 LRMOE_AT_ONCE(shiftLists, lrmoeShifts, lrmoeShiftLists)
+LRMOE_AT_ONCE(spoilDropped, lrmoeSpoils, lrmoeSpoilDropped)
 LRMOE_AT_ONCE(listHandoff, lrmoeHandoffLists, lrmoeListHandoff)
 LRMOE_AT_ONCE(labelPairs, lrmoeLabels, lrmoeLabelPairs)
 LRMOE_AT_ONCE(packBits, lrmoeBits, lrmoePackBits)
@@ -362,6 +363,7 @@ const struct lrmoeBackend lrmoeCpuBackend = {
     .listColumns = listColumns,
     .invert = invert,
     .shiftLists = shiftLists,
+    .spoilDropped = spoilDropped,
     .listHandoff = listHandoff,
     .labelPairs = labelPairs,
     .packBits = packBits,

@@ -24,7 +24,8 @@ enum lrmoeMeeting {
   lrmoeMeetingStopped, /* by the host */
   lrmoeMeetingSpoiled, /* the peer has failed */
   lrmoeMeetingCount,   /* the peer put another number of rows */
-  lrmoeMeetingLate
+  lrmoeMeetingLate,
+  lrmoeMeetingOther /* the peer's tag is another: nothing is put */
 };
 
 /* What the host and running kernels tell each other: page-locked, each field
@@ -44,8 +45,11 @@ struct lrmoeMeet {
   int32_t numRanks;
   int64_t epoch;            /* from 1, each time one more */
   int64_t *const *words;    /* [G] signal words of each rank */
-  const int64_t *sent;      /* [G] rows put into each rank's window */
-  const int64_t *expected;  /* [G] and by each rank into this one's */
+  const int64_t *sent;      /* [G + 1] offsets of what is put into each rank's
+                               window */
+  const int64_t *expected;  /* [G + 1] and by each rank into this one's */
+  const uint64_t *tags;     /* [G] all the same, or the gate stays closed; or
+                               NULL */
   struct lrmoeWatch *watch; /* page-locked */
   int64_t *gate;            /* whether this phase may put */
   int64_t timeoutMs;

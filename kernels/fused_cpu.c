@@ -43,11 +43,27 @@ static void say(int64_t *word, int64_t value) {
   __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
 }
 
+/* A rank that has another tag than this one, or -1. */
+static int32_t findOther(const struct lrmoeMeet *args) {
+  for (int32_t r = 0; r < args->numRanks && args->tags; r++)
+    if (args->tags[r] != args->tags[args->rank]) return r;
+  return -1;
+}
+
 void lrmoeEnter(const struct lrmoeMeet *args) {
   struct lrmoeWatch *watch = args->watch;
+  int32_t other = findOther(args);
+  if (other >= 0 && !look(&watch->status)) {
+    watch->peer = other;
+    say(&watch->status, lrmoeMeetingOther);
+  }
   say(&watch->numEntered, args->epoch);
   *args->gate = !look(&watch->isStopped) && !look(&watch->status);
   if (!*args->gate) say(&watch->numLeft, args->epoch);
+}
+
+static int64_t rowsOf(const int64_t *offsets, int32_t rank) {
+  return offsets[rank + 1] - offsets[rank];
 }
 
 static int64_t *wordOf(const struct lrmoeMeet *args, int32_t to, int32_t from,
@@ -63,8 +79,8 @@ static enum lrmoeMeeting await(const struct lrmoeMeet *args, int32_t peer,
     *got = lrmoeSignalRows(seen);
     if (seen == lrmoeSignalSpoiled) return lrmoeMeetingSpoiled;
     if (lrmoeSignalIsOf(seen, args->epoch))
-      return *got == args->expected[peer] ? lrmoeMeetingGood
-                                          : lrmoeMeetingCount;
+      return *got == rowsOf(args->expected, peer) ? lrmoeMeetingGood
+                                                  : lrmoeMeetingCount;
     if (look(&args->watch->isStopped)) return lrmoeMeetingStopped;
     if (lrmoeNowNs() > endNs) return lrmoeMeetingLate;
     sched_yield();
@@ -79,7 +95,7 @@ static void fail(const struct lrmoeMeet *args, enum lrmoeMeeting meeting,
     say(wordOf(args, r, args->rank, 1), lrmoeSignalSpoiled);
   }
   watch->peer = peer;
-  watch->expected = args->expected[peer];
+  watch->expected = rowsOf(args->expected, peer);
   watch->got = got;
   say(&watch->status, meeting);
 }
@@ -90,7 +106,7 @@ void lrmoeMeetPeers(const struct lrmoeMeet *args) {
   if (!*args->gate) return;
   for (int32_t r = 0; r < args->numRanks; r++)
     say(wordOf(args, r, args->rank, args->epoch % 2),
-        lrmoeSignalOf(args->epoch, args->sent[r]));
+        lrmoeSignalOf(args->epoch, rowsOf(args->sent, r)));
   for (int32_t r = 0; r < args->numRanks && !meeting; r++) {
     int64_t got = 0;
     meeting = await(args, r, endNs, &got);

@@ -78,12 +78,12 @@ struct lrmoeBits {
 
 /* A table of marks [numRows, numColumns], row by row, as numbered by
  * numberMarks: list t has the numbers of the marks in column t, rows
- * ascending, each with its row's shift. */
+ * ascending. */
 struct lrmoeColumns {
   int64_t numRows;
   int64_t numColumns;
   const int64_t *numbers; /* [numRows * numColumns + 1] */
-  const int64_t *shifts;  /* [numRows], or NULL: 0 */
+  int64_t stride;         /* 0, or row r is numbered anew, from r * stride */
   int64_t *offsets;       /* [numColumns + 1] out */
   int64_t *list;          /* [marks] out; or NULL */
   int64_t *columns;       /* [marks] out: column of each mark; or NULL */
@@ -100,13 +100,26 @@ struct lrmoeInversion {
   int64_t *work;    /* [numLists] room */
 };
 
-/* values[i] += shifts[l] for i in [offsets[l], offsets[l + 1]). */
+/* Rows of all ranks from one sequence to a stretch for each rank: list l is
+ * that of rank r = l % numRanks, and values[i] += r * stride - begins[r] for i
+ * in [offsets[l], offsets[l + 1]). */
 struct lrmoeShifts {
   int64_t numLists;
-  int64_t maxItems;
+  int64_t numRanks;
+  int64_t stride;
   const int64_t *offsets; /* [numLists + 1] */
-  const int64_t *shifts;  /* [numLists] */
+  const int64_t *begins;  /* [numRanks] */
   int64_t *values;
+};
+
+/* Spoils row places[i] of each item i of a range whose flag is 0 though its key
+ * is LRMOE_KEY_NON_FINITE: an overflow that is dropped has to show (design
+ * invariant 8). */
+struct lrmoeSpoils {
+  struct lrmoeFlagged lists; /* of it the ranges and places */
+  const uint32_t *keys;      /* of each item */
+  int64_t rowBytes;          /* a multiple of 16 */
+  void *rows;
 };
 
 /* The CPU's. */
@@ -117,6 +130,7 @@ void lrmoeListColumns(const struct lrmoeColumns *args);
 void lrmoeInvert(const struct lrmoeInversion *args);
 void lrmoeShiftLists(const struct lrmoeShifts *args);
 void lrmoeListHandoff(const struct lrmoeHandoffLists *args);
+void lrmoeSpoilDropped(const struct lrmoeSpoils *args);
 void lrmoePackBits(const struct lrmoeBits *args);
 void lrmoeUnpackBits(const struct lrmoeBits *args);
 

@@ -98,6 +98,11 @@ void lrmoeNumberMarks(int64_t count, const uint8_t *marks, int64_t *numbers) {
   numbers[count] = sum;
 }
 
+static int64_t shiftOf(const struct lrmoeColumns *args, int64_t row) {
+  if (!args->stride) return 0;
+  return row * args->stride - args->numbers[row * args->numColumns];
+}
+
 void lrmoeListColumns(const struct lrmoeColumns *args) {
   int64_t at = 0;
   for (int64_t t = 0; t < args->numColumns; t++) {
@@ -105,8 +110,7 @@ void lrmoeListColumns(const struct lrmoeColumns *args) {
     for (int64_t r = 0; r < args->numRows; r++) {
       const int64_t *number = args->numbers + r * args->numColumns + t;
       if (number[0] == number[1]) continue;
-      if (args->list)
-        args->list[at] = number[0] + (args->shifts ? args->shifts[r] : 0);
+      if (args->list) args->list[at] = number[0] + shiftOf(args, r);
       at++;
       if (args->columns) args->columns[number[0]] = t;
     }
@@ -131,7 +135,21 @@ void lrmoeInvert(const struct lrmoeInversion *args) {
 }
 
 void lrmoeShiftLists(const struct lrmoeShifts *args) {
-  for (int64_t l = 0; l < args->numLists; l++)
+  for (int64_t l = 0; l < args->numLists; l++) {
+    int64_t rank = l % args->numRanks;
     for (int64_t i = args->offsets[l]; i < args->offsets[l + 1]; i++)
-      args->values[i] += args->shifts[l];
+      args->values[i] += rank * args->stride - args->begins[rank];
+  }
+}
+
+void lrmoeSpoilDropped(const struct lrmoeSpoils *args) {
+  const struct lrmoeFlagged *lists = &args->lists;
+  for (int64_t l = 0; l < lists->numLists; l++) {
+    const uint8_t *flags = lists->flags + lists->flagFirsts[l];
+    int64_t first = lists->itemFirsts[l];
+    for (int64_t i = first; i < first + lists->counts[l]; i++)
+      if (!flags[i - first] && args->keys[i] == LRMOE_KEY_NON_FINITE)
+        memset((char *)args->rows + lists->places[i] * args->rowBytes, 0xff,
+               (size_t)args->rowBytes);
+  }
 }

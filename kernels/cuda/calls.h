@@ -35,6 +35,8 @@ lrmoeResult_t lrmoeCudaSpread(const struct lrmoeSpread *args,
 lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
                                  int64_t rowBytes, void *rows,
                                  lrmoeStream_t stream);
+lrmoeResult_t lrmoeCudaSpoilDropped(const struct lrmoeSpoils *args,
+                                    lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaMarkRows(int64_t count, int64_t rowBytes,
                                 const void *rows, uint8_t *marks,
                                 lrmoeStream_t stream);
@@ -79,7 +81,6 @@ lrmoeResult_t lrmoeCudaListColumns(const struct lrmoeColumns *args,
                                    lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaShiftLists(const struct lrmoeShifts *args,
                                   lrmoeStream_t stream);
-
 lrmoeResult_t lrmoeCudaListHandoff(const struct lrmoeHandoffLists *args,
                                    lrmoeStream_t stream);
 

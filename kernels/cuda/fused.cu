@@ -164,20 +164,44 @@ struct MeetView {
   int64_t *const *words;
   const int64_t *sent;
   const int64_t *expected;
+  const uint64_t *tags;
   struct lrmoeWatch *watch;
   int64_t *gate;
   int64_t limit; /* ticks */
 };
 
+/* A warp: a rank that has another tag than this one, or -1. */
+__device__ __forceinline__ int findOther(const MeetView &view) {
+  if (!view.tags) return -1;
+  uint64_t own = loadForWarp(view.tags + view.rank);
+  for (int first = 0; first < view.numRanks; first += warpLanes) {
+    int rank = first + laneOf();
+    bool isOther = rank < view.numRanks && __ldg(view.tags + rank) != own;
+    uint32_t others = __ballot_sync(allLanes, isOther);
+    if (others) return first + __ffs(others) - 1;
+  }
+  return -1;
+}
+
 /* The host raises isStopped and then reads numEntered: either it sees this
  * phase or this phase sees the flag. */
-__global__ void enterKernel(MeetView view) {
+__global__ void __launch_bounds__(warpLanes) enterKernel(MeetView view) {
+  int other = findOther(view);
+  if (laneOf() > 0) return;
+  if (other >= 0 && lrmoeObserve(&view.watch->status) == 0) {
+    lrmoeSignal(&view.watch->peer, other);
+    lrmoeSignal(&view.watch->status, lrmoeMeetingOther);
+  }
   lrmoeSignal(&view.watch->numEntered, view.epoch);
   __threadfence_system();
   bool isOpen = lrmoeObserve(&view.watch->isStopped) == 0 &&
                 lrmoeObserve(&view.watch->status) == 0;
   lrmoeStore(view.gate, static_cast<int64_t>(isOpen));
   if (!isOpen) lrmoeSignal(&view.watch->numLeft, view.epoch);
+}
+
+__device__ __forceinline__ int64_t rowsOf(const int64_t *offsets, int rank) {
+  return lrmoeLoad(offsets + rank + 1) - lrmoeLoad(offsets + rank);
 }
 
 /* A rank's word for another one. */
@@ -196,7 +220,7 @@ __device__ __forceinline__ Failure awaitPeer(const MeetView &view, int peer,
                                              int64_t start) {
   constexpr int64_t countMask = (int64_t{1} << lrmoeSignalBits) - 1;
   int64_t wanted = view.epoch % lrmoeSignalEpochs;
-  int64_t expected = lrmoeLoad(view.expected + peer);
+  int64_t expected = rowsOf(view.expected, peer);
   const int64_t *word = wordOf(view, view.rank, peer, view.epoch % 2);
   for (;;) {
     int64_t seen = lrmoeObserve(word);
@@ -227,7 +251,7 @@ __device__ __forceinline__ void tell(const MeetView &view, int peer,
                                      const Failure &failure) {
   struct lrmoeWatch *watch = view.watch;
   lrmoeSignal(&watch->peer, peer);
-  lrmoeSignal(&watch->expected, lrmoeLoad(view.expected + peer));
+  lrmoeSignal(&watch->expected, rowsOf(view.expected, peer));
   lrmoeSignal(&watch->got, failure.got);
   lrmoeSignal(&watch->status, failure.meeting);
 }
@@ -242,7 +266,7 @@ __global__ void __launch_bounds__(maxMeetThreads) meetKernel(MeetView view) {
   for (int peer = own; peer < view.numRanks; peer += step) {
     int64_t signal = view.epoch % lrmoeSignalEpochs << lrmoeSignalBits;
     lrmoeSignal(wordOf(view, peer, view.rank, view.epoch % 2),
-                signal + lrmoeLoad(view.sent + peer));
+                signal + rowsOf(view.sent, peer));
   }
   int64_t start = lrmoeTicks();
   Failure failure = {lrmoeMeetingGood, 0};
@@ -276,7 +300,7 @@ static lrmoeResult_t viewOfMeet(const struct lrmoeMeet *args, MeetView *view) {
   int64_t limit = 0;
   LRMOE_CHECK(ticksOf(args->timeoutMs, &limit));
   *view = {args->rank,     args->numRanks, args->epoch, args->words, args->sent,
-           args->expected, args->watch,    args->gate,  limit};
+           args->expected, args->tags,     args->watch, args->gate,  limit};
   return lrmoeSuccess;
 }
 
@@ -285,7 +309,7 @@ lrmoeResult_t lrmoeCudaEnter(const struct lrmoeMeet *args,
   MeetView view;
   LRMOE_CHECK(viewOfMeet(args, &view));
   LRMOE_CUDA_CHECK(
-      LRMOE_LAUNCH(enterKernel, dim3(1), dim3(1), 0, stream, view));
+      LRMOE_LAUNCH(enterKernel, dim3(1), dim3(warpLanes), 0, stream, view));
   return lrmoeSuccess;
 }
 

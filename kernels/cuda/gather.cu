@@ -4,6 +4,7 @@
  *
  * All calls may be captured into a graph. */
 #include "kernels/cuda/tiles.cuh"
+#include "kernels/select.h"
 
 #include <type_traits>
 
@@ -100,16 +101,21 @@ lrmoeResult_t lrmoeCudaSpread(const struct lrmoeSpread *args,
   return lrmoeSuccess;
 }
 
+/* By a warp. */
+__device__ __forceinline__ void spoilRow(char *rows, int64_t row,
+                                         int64_t rowBytes) {
+  uint4 *to = reinterpret_cast<uint4 *>(rows + row * rowBytes);
+  int64_t numWords = rowBytes / static_cast<int64_t>(sizeof(uint4));
+  for (int64_t word = laneOf(); word < numWords; word += warpLanes)
+    lrmoeStore(to + word, make_uint4(~0u, ~0u, ~0u, ~0u));
+}
+
 __global__ void __launch_bounds__(blockThreads)
     spoilRowsKernel(int64_t count, const int64_t *index, int64_t rowBytes,
                     char *rows) {
   int64_t i = rowOfWarp();
   if (i >= count) return;
-  int64_t row = loadForWarp(index + i);
-  uint4 *to = reinterpret_cast<uint4 *>(rows + row * rowBytes);
-  int64_t numWords = rowBytes / static_cast<int64_t>(sizeof(uint4));
-  for (int64_t word = laneOf(); word < numWords; word += warpLanes)
-    lrmoeStore(to + word, make_uint4(~0u, ~0u, ~0u, ~0u));
+  spoilRow(rows, loadForWarp(index + i), rowBytes);
 }
 
 static lrmoeResult_t requireBytes(int64_t rowBytes, const void *rows) {
@@ -127,6 +133,36 @@ lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
   LRMOE_CHECK(requireBytes(rowBytes, rows));
   LRMOE_RUN_KERNEL(spoilRowsKernel, count, blockWarps, stream, count, index,
                    rowBytes, static_cast<char *>(rows));
+  return lrmoeSuccess;
+}
+
+/* A warp for 32 items at a time of the block's range; overflows are rare. */
+__global__ void __launch_bounds__(blockThreads)
+    spoilDroppedKernel(struct lrmoeSpoils args) {
+  int64_t l = blockIdx.x;
+  int64_t count = loadForWarp(args.lists.counts + l);
+  int64_t item = loadForWarp(args.lists.itemFirsts + l);
+  const uint8_t *flags =
+      args.lists.flags + loadForWarp(args.lists.flagFirsts + l);
+  int64_t inWarp = threadIdx.x / warpLanes * warpLanes;
+  for (int64_t first = inWarp; first < count; first += blockThreads) {
+    int64_t i = first + laneOf();
+    bool isLost = i < count && __ldg(flags + i) == 0 &&
+                  __ldg(args.keys + item + i) == LRMOE_KEY_NON_FINITE;
+    uint32_t lost = __ballot_sync(allLanes, isLost);
+    for (; lost; lost &= lost - 1) {
+      int64_t row =
+          loadForWarp(args.lists.places + item + first + __ffs(lost) - 1);
+      spoilRow(static_cast<char *>(args.rows), row, args.rowBytes);
+    }
+  }
+}
+
+lrmoeResult_t lrmoeCudaSpoilDropped(const struct lrmoeSpoils *args,
+                                    lrmoeStream_t stream) {
+  if (args->lists.numLists == 0) return lrmoeSuccess;
+  LRMOE_CHECK(requireBytes(args->rowBytes, args->rows));
+  LRMOE_RUN_KERNEL(spoilDroppedKernel, args->lists.numLists, 1, stream, *args);
   return lrmoeSuccess;
 }
 

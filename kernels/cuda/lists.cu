@@ -159,6 +159,12 @@ lrmoeResult_t lrmoeCudaListFlagged(const struct lrmoeFlagged *args,
   return runList<512>(args, grid, stream);
 }
 
+__device__ __forceinline__ int64_t shiftOf(const struct lrmoeColumns &args,
+                                           int64_t row) {
+  if (args.stride == 0) return 0;
+  return row * args.stride - __ldg(args.numbers + row * args.numColumns);
+}
+
 /* A thread for a column, and one for the end.  Marks of the columns before are
  * counted by the numbers, row by row. */
 __global__ void __launch_bounds__(blockThreads)
@@ -176,8 +182,7 @@ __global__ void __launch_bounds__(blockThreads)
     const int64_t *numbers = args.numbers + row * args.numColumns + column;
     int64_t number = __ldg(numbers);
     if (number == __ldg(numbers + 1)) continue;
-    int64_t shift = args.shifts ? __ldg(args.shifts + row) : 0;
-    if (args.list) lrmoeStore(args.list + at++, number + shift);
+    if (args.list) lrmoeStore(args.list + at++, number + shiftOf(args, row));
     if (args.columns) lrmoeStore(args.columns + number, column);
   }
 }
@@ -193,7 +198,8 @@ __global__ void __launch_bounds__(blockThreads)
     shiftListsKernel(struct lrmoeShifts args) {
   int64_t list = blockIdx.x;
   int64_t end = loadForWarp(args.offsets + list + 1);
-  int64_t shift = loadForWarp(args.shifts + list);
+  int64_t rank = list % args.numRanks;
+  int64_t shift = rank * args.stride - loadForWarp(args.begins + rank);
   for (int64_t i = loadForWarp(args.offsets + list) + threadIdx.x; i < end;
        i += blockThreads)
     lrmoeStore(args.values + i, lrmoeLoad(args.values + i) + shift);

@@ -49,6 +49,7 @@ static const struct lrmoeBackend cudaBackend = {
     lrmoeCudaListColumns,
     lrmoeCudaInvert,
     lrmoeCudaShiftLists,
+    lrmoeCudaSpoilDropped,
     lrmoeCudaListHandoff,
     lrmoeCudaLabelPairs,
     lrmoeCudaPackBits,

@@ -1,5 +1,5 @@
 /* Rows straight into peers' memory: the bits of the staged way, whatever the
- * schedule; and a rank that does not come, or is aborted, ends in an error on
+ * schedule and whether or not the host waits for counts; and a rank that does not come, or is aborted, ends in an error on
  * all ranks.  Ranks are threads with an emulated device each, which can address
  * each other's, over NCCL's stand-in. */
 #include "collectives/fused.h"
@@ -71,48 +71,133 @@ static int appendHandoff(struct left *left, const struct driver *d) {
   return 0;
 }
 
-static int runOne(struct driver *d, int isFused, struct left *left) {
+/* Ways of a backward: rows in windows; as messages; and by a route that the
+ * host works out, whose dx has other sums. */
+enum way {
+  byWindows,
+  byMessages,
+  byHost,
+  numWays
+};
+
+/* Counts that do not depend on the way, then for rows sent per (token, rank)
+ * the rest of what it does not change. */
+static void appendResults(struct left *left, const struct driver *d,
+                          enum way way, const lrmoeStepStats_t *stats) {
   const struct oracleCase *spec = &d->oracle->spec;
   int64_t numTokens = spec->numTokens[d->self->rank];
-  if (driverSelect(d, &spec->backward, isFused) ||
-      (!isFused && driverSend(d)) || appendHandoff(left, d) ||
-      driverExpertBackward(d) || driverReturn(d))
-    return 1;
-  append(left, d->dx, numTokens * d->layer->rowBytes);
+  const int64_t counts[] = {stats->pairs,
+                            stats->kept,
+                            stats->executed,
+                            stats->executedKept,
+                            stats->nonFiniteDropped,
+                            stats->movedIn};
   append(left, d->dWeights, numTokens * spec->topk * (int64_t)sizeof(float));
   append(left, d->kept, numTokens * spec->topk);
+  append(left, counts, (int64_t)sizeof counts);
+  if (way == byHost) return;
+  append(left, &stats->rowBytes, (int64_t)sizeof stats->rowBytes);
+  append(left, d->dx, numTokens * d->layer->rowBytes);
+}
+
+/* Nothing moves, so that nobody has to know what was kept. */
+static int isKnown(const struct driver *d) {
+  const struct oracleCase *spec = &d->oracle->spec;
+  int mayMove = spec->backward.scope != lrmoeScopeInstance &&
+                spec->backward.metric != lrmoeMetricAll &&
+                d->step->plan->numInstances > d->step->plan->numExperts;
+  return !mayMove && spec->savedState == lrmoeSavedFull;
+}
+
+/* Statistics are asked for before rows come home, or after. */
+static int runWay(struct driver *d, enum way way, int isEarly,
+                  struct left *left) {
+  lrmoeBackwardConfig_t config = d->oracle->spec.backward;
+  lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
+  int isFused = way == byWindows;
+  if (way == byHost) config.wire = lrmoeWirePairwise;
+  left->count = 0;
+  if (driverSelect(d, &config, isFused) || (!isFused && driverSend(d)) ||
+      appendHandoff(left, d))
+    return 1;
+  RANK_TRUE(d->self, d->step->route.isDeferred == (isFused && isKnown(d)));
+  if (isEarly) RANK_OK(d->self, lrmoeStepGetStats(d->step, &stats));
+  if (driverExpertBackward(d) || driverReturn(d)) return 1;
+  RANK_OK(d->self, lrmoeStepGetStats(d->step, &stats));
+  appendResults(left, d, way, &stats);
+  return driverCheckResults(d);
+}
+
+static int isSame(const struct left *all, const struct left *part) {
+  return part->count <= all->count &&
+         !memcmp(part->bytes, all->bytes, (size_t)part->count);
+}
+
+static int runWays(struct driver *d, int isEarly, struct left *left) {
+  for (int way = 0; way < numWays; way++) {
+    if (runWay(d, (enum way)way, isEarly, &left[way])) return 1;
+    RANK_TRUE(d->self, isSame(&left[byWindows], &left[way]));
+  }
+  RANK_TRUE(d->self, left[byMessages].count == left[byWindows].count);
   return 0;
 }
 
-static int runBoth(const struct testRank *self) {
+static int runAllWays(const struct testRank *self) {
   struct driver d;
-  struct left staged = {NULL, 0, 0};
-  struct left fused = {NULL, 0, 0};
+  struct left left[numWays] = {{NULL, 0, 0}};
   int failed = driverOpen(&d, self, self->user) || driverForward(&d);
   if (!failed && !d.layer->fused) failed = 1;
-  for (int i = 0; i < 2 && !failed; i++) {
-    staged.count = fused.count = 0;
-    failed = runOne(&d, 0, &staged) || runOne(&d, 1, &fused) ||
-             staged.count != fused.count ||
-             memcmp(staged.bytes, fused.bytes, (size_t)staged.count) != 0;
-  }
-  free(staged.bytes);
-  free(fused.bytes);
+  if (!failed && d.oracle->spec.numSlots)
+    failed = d.step->plan->numInstances == d.step->plan->numExperts;
+  for (int i = 0; i < 2 && !failed; i++)
+    failed = runWays(&d, i, left);
+  for (int way = 0; way < numWays; way++)
+    free(left[way].bytes);
   driverClose(&d);
   return failed;
 }
 
-/* Without replicas routes are worked out on the device, with them rows of x
- * and alphas cross as well. */
+enum {
+  numSameCases = 7
+};
+
+/* In the last two the host needs counts: pairs come with x. */
+static struct oracleCase sameCase(int number) {
+  struct oracleCase c = eightRanks();
+  c.numSlots = 1;
+  if (number < 3) c.backward.scope = lrmoeScopeInstance;
+  switch (number) {
+  case 1:
+    c.numPoison = 2;
+    c.retainPpm = 300000;
+    c.hotExpert = 5;
+    break;
+  case 2:
+    c.routerGrad = lrmoeRouterGradOwner;
+    c.convention = lrmoeWeightPre;
+    break;
+  case 3:
+    c.backward.metric = lrmoeMetricAll;
+    break;
+  case 4:
+    c.numSlots = 0;
+    break;
+  case 5:
+    c.savedState = lrmoeSavedNone;
+    break;
+  default:
+    break;
+  }
+  return c;
+}
+
 START_TEST(sameBitsAsStaged) {
   struct simtCounters puts;
   struct simtCounters sums;
-  struct oracleCase c = eightRanks();
-  c.numSlots = _i % 3 == 1;
-  if (_i % 3 == 2) c.savedState = lrmoeSavedNone;
-  if (_i / 3) simtSetOrder(simtOrderRandom, (uint64_t)(_i + 1));
+  struct oracleCase c = sameCase(_i % numSameCases);
+  if (_i / numSameCases) simtSetOrder(simtOrderRandom, (uint64_t)(_i + 1));
   simtResetCounters();
-  ck_assert_int_eq(testRanksThreads(numRanks, runBoth, &c), 0);
+  ck_assert_int_eq(testRanksThreads(numRanks, runAllWays, &c), 0);
   simtGetCounters("putRowsKernel", &puts);
   simtGetCounters("putSumsKernel", &sums);
   ck_assert_int_eq(puts.launches, 2 * (numRanks - 1)); /* rank 2 has no rows */
@@ -236,6 +321,43 @@ START_TEST(anAbortIsAnError) {
 }
 END_TEST
 
+/* ---- Ranks that disagree ---- */
+
+/* Nobody looks at tags but the kernel that lets rows be put: half of the ranks
+ * learn of it where they wait, the others where they ask for statistics. */
+static int disagree(struct driver *d) {
+  const struct oracleRank *data = &d->oracle->ranks[d->self->rank];
+  lrmoeStepStats_t stats = LRMOE_STEP_STATS_INITIALIZER;
+  lrmoeBackwardConfig_t config = LRMOE_BACKWARD_CONFIG_INITIALIZER;
+  config.seed = d->self->rank == gone;
+  RANK_OK(d->self,
+          lrmoeSelectPackSend(d->step, driverDevice(d, data->x),
+                              driverDevice(d, data->g), &config, NULL));
+  RANK_TRUE(d->self, d->step->route.isDeferred);
+  lrmoeResult_t got = d->self->rank % 2 ? lrmoeCommSynchronize(d->comm, NULL)
+                                        : lrmoeStepGetStats(d->step, &stats);
+  RANK_TRUE(d->self, got == lrmoeInvalidUsage);
+  RANK_TRUE(d->self, strstr(lrmoeGetLastError(), reason) != NULL);
+  RANK_TRUE(d->self, (strstr(lrmoeGetLastError(), "rank 3 ") != NULL) ==
+                         (d->self->rank != gone));
+  return 0;
+}
+
+static int runApart(const struct testRank *self) {
+  struct driver d;
+  int failed =
+      driverOpen(&d, self, self->user) || driverForward(&d) || disagree(&d);
+  return closeTogether(&d, failed);
+}
+
+START_TEST(disagreementIsAnError) {
+  struct oracleCase c = eightRanks();
+  gone = 3;
+  reason = "is at another step, plan or backward config";
+  runAndClose(runApart, &c);
+}
+END_TEST
+
 /* ---- When it is not taken ---- */
 
 static int runMessages(const struct testRank *self) {
@@ -269,9 +391,10 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("fused");
-  suiteAddTest(suite, 300, sameBitsAsStaged, 6);
+  suiteAddTest(suite, 300, sameBitsAsStaged, 2 * numSameCases);
   suiteAddTest(suite, 300, aStuckPeerIsAnError, 1);
   suiteAddTest(suite, 300, anAbortIsAnError, 1);
+  suiteAddTest(suite, 300, disagreementIsAnError, 1);
   suiteAddTest(suite, 300, messagesWhereItIsNotWanted, 1);
 #ifndef TEST_RANKS_ARE_THREADS
   suiteAddTest(suite, 300, messagesWhereMemoryIsNotReached, 1);

@@ -63,7 +63,6 @@ static lrmoeResult_t numberMarks(int64_t count, const uint8_t *marks,
 static lrmoeResult_t listColumns(const struct lrmoeColumns *args,
                                  lrmoeStream_t stream) {
   check(args->numbers, 1);
-  check(args->shifts, args->numRows);
   check(args->offsets, 1);
   check(args->list, args->numColumns);
   check(args->columns, args->numColumns);
@@ -82,9 +81,22 @@ static lrmoeResult_t invert(const struct lrmoeInversion *args,
 static lrmoeResult_t shiftLists(const struct lrmoeShifts *args,
                                 lrmoeStream_t stream) {
   check(args->offsets, args->numLists);
-  check(args->shifts, args->numLists);
-  check(args->values, args->maxItems);
+  check(args->begins, args->numRanks);
+  check(args->values, args->numLists);
   GUARDED_INSIDE(lrmoeCpuBackend.shiftLists(args, stream));
+}
+
+static lrmoeResult_t spoilDropped(const struct lrmoeSpoils *args,
+                                  lrmoeStream_t stream) {
+  const struct lrmoeFlagged *lists = &args->lists;
+  check(lists->flagFirsts, lists->numLists);
+  check(lists->itemFirsts, lists->numLists);
+  check(lists->counts, lists->numLists);
+  check(lists->flags, lists->maxItems);
+  check(lists->places, lists->maxItems);
+  check(args->keys, lists->maxItems);
+  check(args->rows, lists->maxItems);
+  GUARDED_INSIDE(lrmoeCpuBackend.spoilDropped(args, stream));
 }
 
 static lrmoeResult_t listHandoff(const struct lrmoeHandoffLists *args,
@@ -141,6 +153,7 @@ void guardedListsAdd(struct lrmoeBackend *backend) {
   backend->listColumns = listColumns;
   backend->invert = invert;
   backend->shiftLists = shiftLists;
+  backend->spoilDropped = spoilDropped;
   backend->listHandoff = listHandoff;
   backend->labelPairs = labelPairs;
   backend->packBits = packBits;

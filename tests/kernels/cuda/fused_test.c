@@ -170,13 +170,15 @@ struct meeting {
   struct lrmoeMeet args;
   struct mirror *words[numRanks];
   struct mirror *gate;
+  struct mirror *tags;
   enum side side;
 };
 
 static struct meeting openMeeting(enum side side, int64_t epoch) {
   struct meeting made = {.side = side};
   const int64_t zeros[2 * numRanks] = {0};
-  const int64_t rows[2 * numRanks] = {5, 6, 7, 2, 6, 4};
+  const int64_t offsets[2 * numRanks + 2] = {3, 8, 14, 21, 0, 2, 8, 12};
+  const int64_t tags[numRanks] = {INT64_MIN, INT64_MIN, INT64_MIN};
   int64_t addresses[numRanks];
   void *watch = NULL;
   for (int r = 0; r < numRanks; r++) {
@@ -184,7 +186,8 @@ static struct meeting openMeeting(enum side side, int64_t epoch) {
     addresses[r] = (int64_t)(intptr_t)made.words[r]->at[side];
   }
   struct mirror *table = mirrorIndices(addresses, numRanks);
-  struct mirror *counts = mirrorIndices(rows, 2 * numRanks);
+  struct mirror *counts = mirrorIndices(offsets, 2 * numRanks + 2);
+  made.tags = mirrorIndices(tags, numRanks);
   made.gate = mirrorIndices(zeros, 1);
   ASSERT_RUN(side, hostAlloc, sizeof(struct lrmoeWatch), &watch);
   memset(watch, 0, sizeof(struct lrmoeWatch));
@@ -194,7 +197,8 @@ static struct meeting openMeeting(enum side side, int64_t epoch) {
       .epoch = epoch,
       .words = table->at[side],
       .sent = counts->at[side],
-      .expected = (int64_t *)counts->at[side] + numRanks,
+      .expected = (int64_t *)counts->at[side] + numRanks + 1,
+      .tags = made.tags->at[side],
       .watch = watch,
       .gate = made.gate->at[side],
       .timeoutMs = 60000,
@@ -277,6 +281,28 @@ static void *raise(void *watch) {
   return NULL;
 }
 
+static int64_t gateOf(const struct meeting *meeting) {
+  int64_t gate = 1;
+  ASSERT_RUN(meeting->side, copy, &gate, meeting->gate->at[meeting->side],
+             sizeof gate, lrmoeCopyToHost, NULL);
+  ASSERT_RUN(meeting->side, synchronize, NULL);
+  return gate;
+}
+
+/* A peer that does something else is not waited for: it knows itself. */
+static void otherMeeting(enum side side) {
+  struct meeting m = openMeeting(side, 7);
+  const int64_t tags[numRanks] = {5, 5, 6};
+  struct mirror *other = mirrorIndices(tags, numRanks);
+  m.args.tags = other->at[side];
+  run(&m);
+  ck_assert_int_eq(m.args.watch->status, lrmoeMeetingOther);
+  ck_assert_int_eq(m.args.watch->peer, 2);
+  ck_assert_int_eq(gateOf(&m), 0);
+  ck_assert_int_eq(leftAt(&m, 0), 0);
+  closeMeeting(&m);
+}
+
 /* The flag ends a wait that would be long, and closes the gate. */
 static void stoppedMeeting(enum side side) {
   pthread_t thread;
@@ -287,11 +313,7 @@ static void stoppedMeeting(enum side side) {
   pthread_join(thread, NULL);
   m.args.epoch++;
   run(&m);
-  int64_t gate = 1;
-  ASSERT_RUN(side, copy, &gate, m.gate->at[side], sizeof gate, lrmoeCopyToHost,
-             NULL);
-  ASSERT_RUN(side, synchronize, NULL);
-  ck_assert_int_eq(gate, 0);
+  ck_assert_int_eq(gateOf(&m), 0);
   closeMeeting(&m);
 }
 
@@ -304,6 +326,7 @@ START_TEST(meetingsEnd) {
     badMeeting((enum side)side, 0, lrmoeMeetingLate);
     badMeeting((enum side)side, lrmoeSignalOf(5, 4), lrmoeMeetingLate);
     stoppedMeeting((enum side)side);
+    otherMeeting((enum side)side);
   }
 }
 END_TEST

@@ -120,7 +120,7 @@ void routeRun(struct naiveRandom *random, const struct routeShape *shape) {
   const struct lrmoeColumns columns = {shape->numRanks,
                                        shape->numTokens,
                                        own.numbers->at[onDevice],
-                                       NULL,
+                                       0,
                                        rest,
                                        rest + numMarks + 1,
                                        rest + 2 * numMarks + 1};

@@ -173,6 +173,77 @@ START_TEST(unknownMetricsAreRefused) {
 }
 END_TEST
 
+/* Three ranges, the middle one empty, whose flags lie apart from their items. */
+START_TEST(lostOverflowsShow) {
+  const int64_t numItems = 1300;
+  const int64_t numPlaces = 200;
+  const int64_t rowBytes = 16 * (1 + _i % 3 * 33);
+  const int64_t tables[] = {300, 0, 0, 0, 1000, 1000, 1000, 0, 300};
+  struct naiveRandom random = {(uint64_t)_i + 1};
+  chooseOrder(_i);
+  struct mirror *ranges = mirrorIndices(tables, 9);
+  struct mirror *flags = mirrorRoom((size_t)numItems);
+  struct mirror *places = mirrorRoom((size_t)numItems * sizeof(int32_t));
+  struct mirror *keys = randomWords(&random, numItems);
+  struct mirror *rows = mirrorRoom((size_t)(numPlaces * rowBytes));
+  for (int64_t i = 0; i < numItems; i++) {
+    ((uint8_t *)flags->at[onHost])[i] = (uint8_t)naiveRandomBelow(&random, 3);
+    ((int32_t *)places->at[onHost])[i] =
+        (int32_t)naiveRandomBelow(&random, numPlaces);
+    if (naiveRandomBelow(&random, 9) == 0)
+      ((uint32_t *)keys->at[onHost])[i] = LRMOE_KEY_NON_FINITE;
+  }
+  mirrorPut(flags);
+  mirrorPut(places);
+  mirrorPut(keys);
+  for (enum side side = onHost; side < numSides; side++) {
+    const int64_t *table = ranges->at[side];
+    const struct lrmoeSpoils args = {{.numLists = 3,
+                                      .maxItems = 1000,
+                                      .flagFirsts = table,
+                                      .itemFirsts = table + 3,
+                                      .counts = table + 6,
+                                      .flags = flags->at[side],
+                                      .places = places->at[side]},
+                                     keys->at[side],
+                                     rowBytes,
+                                     rows->at[side]};
+    ASSERT_RUN(side, spoilDropped, &args, NULL);
+  }
+  ASSERT_SYNCHRONIZED();
+  assertSameBytes(rows, "spoilt rows");
+  mirrorFreeAll();
+}
+END_TEST
+
+/* Of three items one is kept and one did not overflow. */
+START_TEST(lostOverflowsAreKnown) {
+  const uint8_t flags[] = {0, 1, 0};
+  const int64_t first = 0;
+  const int64_t item = 1;
+  const int64_t count = 3;
+  const int32_t places[] = {0, 2, 0, 1};
+  const uint32_t keys[] = {LRMOE_KEY_NON_FINITE, 5, LRMOE_KEY_NON_FINITE,
+                           LRMOE_KEY_NON_FINITE};
+  unsigned char rows[3 * 16] = {0};
+  const struct lrmoeSpoils none = {.rowBytes = 16};
+  const struct lrmoeSpoils args = {{.numLists = 1,
+                                    .maxItems = 3,
+                                    .flagFirsts = &first,
+                                    .itemFirsts = &item,
+                                    .counts = &count,
+                                    .flags = flags,
+                                    .places = places},
+                                   keys,
+                                   16,
+                                   rows};
+  lrmoeSpoilDropped(&args);
+  for (int i = 0; i < 48; i++)
+    ck_assert_int_eq(rows[i], i / 16 == 1 ? 0xff : 0);
+  ASSERT_RUN(onDevice, spoilDropped, &none, NULL);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("cuda_words");
   TCase *tests = tcase_create("words");
@@ -182,6 +253,8 @@ int main(void) {
   tcase_add_loop_test(tests, piecesAreCopied, 0, numOrders);
   tcase_add_loop_test(tests, scoresAreTheCpus, 0, numCounts);
   tcase_add_test(tests, unknownMetricsAreRefused);
+  tcase_add_loop_test(tests, lostOverflowsShow, 0, numOrders);
+  tcase_add_test(tests, lostOverflowsAreKnown);
   suite_add_tcase(suite, tests);
   return suiteRun(suite);
 }

@@ -10,6 +10,8 @@ static struct {
   void (*accessBegin)(void);
   void (*accessEnd)(void);
   void (*touch)(const void *start, size_t bytes, int isWrite);
+  void (*release)(const void *channel);
+  void (*acquire)(const void *channel);
   int (*getDevice)(int *device);
   int (*memAlloc)(void **pointer, size_t bytes);
   int (*memFree)(void *pointer);
@@ -27,6 +29,8 @@ static void look(void) {
     *(void **)&host.accessEnd = dlsym(RTLD_DEFAULT, "simtCloseDevice");
   }
   *(void **)&host.touch = dlsym(RTLD_DEFAULT, "lrmoeSimtTouch");
+  *(void **)&host.release = dlsym(RTLD_DEFAULT, "lrmoeSimtRelease");
+  *(void **)&host.acquire = dlsym(RTLD_DEFAULT, "lrmoeSimtAcquire");
   if (!host.streamEnqueue) return;
   *(void **)&host.getDevice = dlsym(RTLD_DEFAULT, "cudaGetDevice");
   *(void **)&host.memAlloc = dlsym(RTLD_DEFAULT, "lrmoeSimtMemAllocFlat");
@@ -54,6 +58,14 @@ void standinHostAccessEnd(void) {
 
 void standinHostTouch(const void *start, size_t bytes, int isWrite) {
   if (host.touch) host.touch(start, bytes, isWrite);
+}
+
+void standinHostRelease(const void *channel) {
+  if (host.release) host.release(channel);
+}
+
+void standinHostAcquire(const void *channel) {
+  if (host.acquire) host.acquire(channel);
 }
 
 int standinHostDevice(void) {

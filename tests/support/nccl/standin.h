@@ -126,6 +126,9 @@ void standinHostAccessBegin(void);
 void standinHostAccessEnd(void);
 /* What the running work touches, for who looks for races between streams. */
 void standinHostTouch(const void *start, size_t bytes, int isWrite);
+/* It sends a message, or has got one: an order that it may rely on. */
+void standinHostRelease(const void *channel);
+void standinHostAcquire(const void *channel);
 int standinHostDevice(void);
 
 /* The emulated device's memory, or the CPU transport's. */

@@ -111,6 +111,11 @@ int lrmoeSimtStreamEnqueue(struct CUstream_st *stream, void (*work)(void *),
  * streams. */
 void lrmoeSimtTouch(const void *start, size_t bytes, int isWrite);
 
+/* It sends a message (release), or has got one: what comes after knows what was
+ * before.  `channel` names whose. */
+void lrmoeSimtRelease(const void *channel);
+void lrmoeSimtAcquire(const void *channel);
+
 /* cudaMalloc for it: devices that allocate the same sequence of sizes get
  * addresses that lie 4 GiB apart, as in NCCL's flat memory. */
 int lrmoeSimtMemAllocFlat(void **pointer, size_t bytes);

@@ -261,3 +261,11 @@ using namespace simt;
 extern "C" void lrmoeSimtTouch(const void *start, size_t bytes, int isWrite) {
   (void)orderTouch(start, bytes, isWrite != 0);
 }
+
+extern "C" void lrmoeSimtRelease(const void *channel) {
+  orderRelease(channel);
+}
+
+extern "C" void lrmoeSimtAcquire(const void *channel) {
+  orderAcquire(channel);
+}
