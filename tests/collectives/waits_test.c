@@ -69,6 +69,7 @@ START_TEST(waitsOfABackward) {
   spec.gatherRanks = _i % 2 ? 1 : 64;
   spec.numSlots = _i / 2 % 2;
   spec.savedState = _i / 4 ? lrmoeSavedNone : lrmoeSavedFull;
+  spec.overlapsReturn = (_i + _i / 4) % 2;
   ck_assert_int_eq(testRanksRun(numRanks, runRank, &spec), 0);
 }
 END_TEST
