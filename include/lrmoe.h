@@ -1133,8 +1133,10 @@ typedef struct {
    * while lrmoeReturn brings dx home, and are whole after it, on its stream;
    * until then nobody may read dw1 and dw2, nor write what the handoff
    * shows.  The same bits.  In between 3F elements a kept pair are held (2F
-   * with GELU), which the plan charges to backward anyway.  0: they are whole
-   * after lrmoeExpertBackward.  All ranks the same; on a CPU nothing changes. */
+   * with GELU), which the plan charges to backward anyway.  Nothing is hidden
+   * with router gradient executor, whose GEMMs the return begins with and which
+   * go behind these.  0: they are whole after lrmoeExpertBackward.  All ranks
+   * the same; on a CPU nothing changes. */
   int32_t overlapsReturn;
   /* 1: where rows go straight into windows, lrmoeSelectPackSend also copies the
    * rows of x of kept pairs that stayed into the order of the GEMMs, while
