@@ -166,6 +166,10 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm) {
     return LRMOE_FAIL(lrmoeInvalidUsage,
                       "the communicator still has %d layer(s)",
                       comm->numLayers);
+  int numEvents = __atomic_load_n(&comm->numEvents, __ATOMIC_ACQUIRE);
+  if (numEvents)
+    return LRMOE_FAIL(lrmoeInvalidUsage,
+                      "the communicator still has %d event(s)", numEvents);
   lrmoeResult_t result = comm->transport->commDestroy(comm->nccl);
   if (comm->backend) {
     lrmoeTwinFree(comm->backend, &comm->hostOut);
@@ -187,14 +191,19 @@ lrmoeResult_t lrmoeCommNeedBackend(struct lrmoeComm *comm) {
 
 lrmoeResult_t lrmoeCommSynchronize(struct lrmoeComm *comm,
                                    lrmoeStream_t stream) {
-  lrmoeResult_t error = lrmoeSuccess;
   LRMOE_SPAN(comm->backend->isHost ? NULL : comm, "wait");
   LRMOE_RUN(comm->backend, synchronize, stream);
   if (!comm->transport->hasStreams) return lrmoeSuccess;
+  return lrmoeCommCheck(comm);
+}
+
+lrmoeResult_t lrmoeCommCheck(struct lrmoeComm *comm) {
+  lrmoeResult_t error = lrmoeSuccess;
   LRMOE_CHECK(lrmoeFusedCheck(comm));
   LRMOE_CHECK(comm->transport->commGetAsyncError(comm->nccl, &error));
   if (error == lrmoeSuccess || error == lrmoeInProgress) return lrmoeSuccess;
-  return LRMOE_FAIL(error, "the communicator has failed on its stream");
+  return LRMOE_FAIL(error, "the communicator has failed%s",
+                    comm->transport->hasStreams ? " on its stream" : "");
 }
 
 lrmoeResult_t lrmoeCommSettle(struct lrmoeComm *comm, lrmoeResult_t result) {

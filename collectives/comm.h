@@ -16,6 +16,7 @@ struct lrmoeComm {
   int rank;
   int numRanks;
   int numLayers; /* that must be destroyed first */
+  int numEvents; /* as well; of several threads */
   /* [numRanks] each: whom this rank sends to, and receives from, in each step
    * of an all-to-all; one allocation. */
   int32_t *targets;
@@ -41,6 +42,9 @@ lrmoeResult_t lrmoeCommNeedBackend(struct lrmoeComm *comm);
  * is this call's failure: a stream itself tells nothing of it. */
 lrmoeResult_t lrmoeCommSynchronize(struct lrmoeComm *comm,
                                    lrmoeStream_t stream);
+
+/* What has failed by now. */
+lrmoeResult_t lrmoeCommCheck(struct lrmoeComm *comm);
 
 /* Passes a collective call's result on.  A rank that fails in the middle of a
  * collective leaves its peers waiting, so a failure breaks the communicator

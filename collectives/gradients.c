@@ -25,9 +25,12 @@ lrmoeResult_t lrmoeGradientsEnd(struct lrmoeLayer *layer,
   return lrmoeSuccess;
 }
 
+/* Behind a communicator that has failed nothing may ever be done: no wait, and
+ * nothing that they use is freed before the layer. */
 lrmoeResult_t lrmoeGradientsFinish(struct lrmoeLayer *layer) {
-  if (layer->hasOpenGradients)
-    LRMOE_RUN(layer->backend, eventWait, layer->gradients);
+  if (!layer->hasOpenGradients) return lrmoeSuccess;
+  LRMOE_CHECK(lrmoeCommCheck(layer->comm));
+  LRMOE_RUN(layer->backend, eventWait, layer->gradients);
   layer->hasOpenGradients = 0;
   return lrmoeSuccess;
 }

@@ -70,6 +70,7 @@ struct ncclComm; /* behind NCCL's ncclComm_t */
 typedef struct CUstream_st *lrmoeStream_t;
 typedef struct lrmoeComm *lrmoeComm_t;
 typedef struct lrmoeWindow *lrmoeWindow_t;
+typedef struct lrmoeEvent *lrmoeEvent_t;
 typedef struct lrmoeTopology *lrmoeTopology_t;
 typedef struct lrmoePlanner *lrmoePlanner_t;
 typedef struct lrmoePlan *lrmoePlan_t;
@@ -231,7 +232,7 @@ lrmoeResult_t lrmoeCommAbort(lrmoeComm_t comm);
 
 /* Releases comm; NULL is legal.  Collective: returns once no peer can still
  * read this rank's buffers, or at the time-out, or at once if comm is broken.
- * Layers of the communicator must be gone. */
+ * Layers and events of the communicator must be gone. */
 lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm);
 
 /* Memory that every rank of every later communicator of this process can
@@ -290,6 +291,46 @@ lrmoeResult_t lrmoeBroadcast(const void *send, void *recv, size_t count,
 lrmoeResult_t lrmoeAllToAll(const void *send, void *recv, size_t count,
                             lrmoeDataType_t type, lrmoeComm_t comm,
                             lrmoeStream_t stream);
+
+/* ---- Events -----------------------------------------------------------
+ *
+ * An event is what frameworks call a work, a future or a request: a mark in a
+ * stream, behind any calls of LRMoE or of others, that can be asked for, waited
+ * for by another stream, and waited for by the host.  It knows its
+ * communicator, since a stream does not tell of a peer that has failed.  On a
+ * CPU communicator calls are done when they return, and so is every event.
+ *
+ *   Collective No call is: nothing is communicated.
+ *   Threads    An event is a handle of its own: one thread may ask while
+ *              others use its communicator.
+ *   Capture    lrmoeEventRecord and lrmoeEventWait may be captured into a
+ *              graph, the others may not.
+ */
+
+/* Makes an event, which nothing is recorded in: it is done.  It must be
+ * destroyed before comm, and may be recorded as often as wanted.  On an NCCL
+ * communicator the thread's current device must be the communicator's. */
+lrmoeResult_t lrmoeEventCreate(lrmoeComm_t comm, lrmoeEvent_t *event);
+
+/* Releases event; NULL is legal.  What is on streams goes on, and what waits
+ * for the mark still does. */
+lrmoeResult_t lrmoeEventDestroy(lrmoeEvent_t event);
+
+/* Marks what `stream` has now, in place of an earlier mark.  Returns at once. */
+lrmoeResult_t lrmoeEventRecord(lrmoeEvent_t event, lrmoeStream_t stream);
+
+/* `stream` goes on after the mark, as it is now; the host does not wait. */
+lrmoeResult_t lrmoeEventWait(lrmoeEvent_t event, lrmoeStream_t stream);
+
+/* *isDone = 1 if all before the mark is done, else 0.  Never blocks.  What the
+ * communicator has failed with, as lrmoeCommGetAsyncError knows it, is the
+ * result, whether or not the mark was reached: what was computed may be wrong
+ * then, and what was not reached may never be. */
+lrmoeResult_t lrmoeEventQuery(lrmoeEvent_t event, int *isDone);
+
+/* The host waits until all before the mark is done.  Failures as of
+ * lrmoeEventQuery, one that is known already without a wait. */
+lrmoeResult_t lrmoeEventSynchronize(lrmoeEvent_t event);
 
 /* ---- Topology ---------------------------------------------------------
  *
@@ -1109,8 +1150,10 @@ typedef struct {
    * while lrmoeReturn brings dx home, and are whole after it, on its stream;
    * until then nobody may read dw1 and dw2, nor write what the handoff
    * shows.  The same bits.  In between 3F elements a kept pair are held (2F
-   * with GELU), which the plan charges to backward anyway.  0: they are whole
-   * after lrmoeExpertBackward.  All ranks the same; on a CPU nothing changes. */
+   * with GELU), which the plan charges to backward anyway.  Nothing is hidden
+   * with router gradient executor, whose GEMMs the return begins with and which
+   * go behind these.  0: they are whole after lrmoeExpertBackward.  All ranks
+   * the same; on a CPU nothing changes. */
   int32_t overlapsReturn;
   /* 1: where rows go straight into windows, lrmoeSelectPackSend also copies the
    * rows of x of kept pairs that stayed into the order of the GEMMs, while

@@ -155,6 +155,8 @@ struct lrmoeBackend {
   lrmoeResult_t (*eventRecord)(void *event, lrmoeStream_t stream);
   lrmoeResult_t (*eventWait)(void *event);
   lrmoeResult_t (*streamWait)(lrmoeStream_t stream, void *event);
+  /* Whether that work is done, without a wait. */
+  lrmoeResult_t (*eventQuery)(void *event, int *isDone);
   lrmoeResult_t (*eventDestroy)(void *event);
 
   lrmoeResult_t (*norms)(const struct lrmoeNorms *args, lrmoeStream_t stream);

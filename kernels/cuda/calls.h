@@ -19,6 +19,7 @@ lrmoeResult_t lrmoeCudaTimerRead(void *from, void *to, int64_t *ns);
 lrmoeResult_t lrmoeCudaEventRecord(void *event, lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaEventWait(void *event);
 lrmoeResult_t lrmoeCudaStreamWait(lrmoeStream_t stream, void *event);
+lrmoeResult_t lrmoeCudaEventQuery(void *event, int *isDone);
 lrmoeResult_t lrmoeCudaEventDestroy(void *event);
 
 /* sums.cu */

@@ -28,6 +28,7 @@ static const struct lrmoeBackend cudaBackend = {
     lrmoeCudaEventRecord,
     lrmoeCudaEventWait,
     lrmoeCudaStreamWait,
+    lrmoeCudaEventQuery,
     lrmoeCudaEventDestroy,
     lrmoeCudaNorms,
     lrmoeCudaGather,

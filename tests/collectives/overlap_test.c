@@ -227,6 +227,28 @@ START_TEST(aStepThatGoesIsWaitedFor) {
 }
 END_TEST
 
+/* Behind a communicator that has failed nobody waits. */
+static int runAndAbort(const struct testRank *self) {
+  struct driver d;
+  if (driverOpen(&d, self, self->user) || driverForward(&d) ||
+      beginBackward(&d))
+    return 1;
+  RANK_OK(self, lrmoeCommAbort(d.comm));
+  RANK_TRUE(self, lrmoeStepDestroy(d.step) == lrmoeRemoteError);
+  d.step = NULL;
+  RANK_TRUE(self, d.layer->numSteps == 0);
+  driverClose(&d);
+  return 0;
+}
+
+START_TEST(aFailureIsNotWaitedFor) {
+  struct oracleCase c = fourRanks();
+  c.numRanks = 1;
+  c.overlapsReturn = 1;
+  ck_assert_int_eq(testRanksThreads(1, runAndAbort, &c), 0);
+}
+END_TEST
+
 /* Gradients of replicas go home before the return. */
 static int runAndReduce(struct driver *steps, struct left *left) {
   driverClearGradients(&steps[0]);
@@ -342,6 +364,7 @@ int main(void) {
   suiteAddTest(suite, 300, sameBitsOfAllRouterGradients, 4);
   suiteAddTest(suite, 300, packedRowsAreNotGathered, 2);
   suiteAddTest(suite, 300, aStepThatGoesIsWaitedFor, 2);
+  suiteAddTest(suite, 300, aFailureIsNotWaitedFor, 1);
   suiteAddTest(suite, 300, gradientsGoHomeWhole, 2);
   suiteAddTest(suite, 300, theReturnIsNotBehindWeights, 2);
   return suiteRun(suite);

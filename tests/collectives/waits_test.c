@@ -131,6 +131,7 @@ START_TEST(waitsOfABackward) {
   spec->gatherRanks = _i % 2 ? 1 : 64;
   spec->numSlots = 2 * (_i / 2 % 2);
   spec->savedState = _i / 4 % 2 ? lrmoeSavedNone : lrmoeSavedFull;
+  spec->overlapsReturn = (_i + _i / 4) % 2;
   if (_i == 8) {
     spec->numSlots = 2;
     spec->backward.scope = lrmoeScopeInstance;
@@ -187,6 +188,7 @@ static struct waitsCase windowsCase(int number) {
 
 START_TEST(waitsWithWindows) {
   struct waitsCase waits = windowsCase(_i);
+  waits.spec.overlapsReturn = _i % 2;
   ck_assert_int_eq(testRanksThreads(numRanks, runRank, &waits), 0);
 }
 END_TEST
