@@ -13,6 +13,7 @@
 #include "collectives/fused.h"
 #include "collectives/handoff.h"
 #include "collectives/select.h"
+#include "collectives/span.h"
 
 #include <string.h>
 
@@ -39,6 +40,7 @@ void lrmoeDeviceRouteDefer(struct lrmoeStep *step, const uint64_t *tags) {
 lrmoeResult_t lrmoeDeviceRouteSettle(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
   if (!step->route.isPending) return lrmoeSuccess;
+  LRMOE_SPAN(layer->comm, "wait");
   LRMOE_RUN(layer->backend, eventWait, layer->fused->event);
   LRMOE_CHECK(lrmoeCommSettle(layer->comm, lrmoeFusedCheck(layer->comm)));
   LRMOE_CHECK(lrmoeDeviceRouteTake(step));

@@ -34,8 +34,8 @@ lrmoeResult_t lrmoeHandoffLayOut(struct lrmoeStep *step,
   int64_t numRanks = step->plan->numRanks;
   int64_t *counts = NULL; /* [numInstances] kept, then those that stayed */
   LRMOE_CHECK(placeLists(step, lengths));
-  LRMOE_CHECK(
-      LRMOE_RESERVE(step, lrmoeArrayScratch, 2 * step->numInstances, &counts));
+  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayScratch,
+                            2 * (int64_t)step->numInstances, &counts));
   for (int32_t j = 0; j < step->numInstances; j++) {
     const int64_t *lists = &step->keptSegments[2 * numRanks * j];
     counts[j] = lists[2 * numRanks] - lists[0];

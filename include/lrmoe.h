@@ -335,7 +335,7 @@ lrmoeResult_t lrmoeEventSynchronize(lrmoeEvent_t event);
 /* ---- Topology ---------------------------------------------------------
  *
  * From a machine, or a recording of one, to what a byte costs between any two
- * ranks.  All functions are local: no communication.  Indices count from 0;
+ * ranks.  All functions but lrmoeTopologyOfComm are local.  Indices count from 0;
  * rates are bytes/s in one direction, latencies ns one way.  Text and arrays
  * that a function gives belong to the topology and live as long as it.
  */
@@ -434,6 +434,13 @@ lrmoeResult_t lrmoeTopologyOpen(const lrmoeTopologyConfig_t *config,
 /* Describes numRanks ranks that are processes of the live machine and share
  * its memory, whatever devices it has: for CPU communicators. */
 lrmoeResult_t lrmoeTopologyCreate(int numRanks, lrmoeTopology_t *topology);
+
+/* Describes the ranks of comm on the live machine: on an NCCL communicator each
+ * has its GPU, the current device of the calling thread, and on a CPU
+ * communicator this is lrmoeTopologyCreate.  lrmoeUnsupported, on every rank:
+ * ranks are on several machines or share a GPU, or hwloc does not see one.
+ * Collective; waits. */
+lrmoeResult_t lrmoeTopologyOfComm(lrmoeComm_t comm, lrmoeTopology_t *topology);
 lrmoeResult_t lrmoeTopologyDestroy(lrmoeTopology_t topology);
 
 lrmoeResult_t lrmoeTopologyGetLink(lrmoeTopology_t topology, int from, int to,

@@ -268,6 +268,10 @@ struct lrmoeBackend {
    * Destroyed with eventDestroy.  Both NULL: streams have no times. */
   lrmoeResult_t (*timerCreate)(void **event);
   lrmoeResult_t (*timerRead)(void *from, void *to, int64_t *ns);
+
+  /* PCI address of the device, as text in room of 20 bytes.  NULL: no PCI
+   * device. */
+  lrmoeResult_t (*busAddress)(char *text);
 };
 
 extern const struct lrmoeBackend lrmoeCpuBackend;

@@ -61,7 +61,7 @@ static struct toolProgram program = {
     .args = args};
 
 static const struct toolColumn columns[] = {
-    {"pattern", "", 9},  {"class", "", 8},          {"latency", "us", 9},
+    {"pattern", "", 9},  {"class", "", 12},         {"latency", "us", 9},
     {"rate", "GB/s", 9}, {"median_error", "%", 13}, {"worst_error", "%", 12},
     {"samples", "", 8}};
 
@@ -105,12 +105,26 @@ static enum toolExit calibrate(const struct toolRank *self, lrmoeComm_t comm,
   return toolGood;
 }
 
+/* Ranks that cannot be placed count as processes of one machine. */
+static enum toolExit describe(const struct toolRank *self, lrmoeComm_t comm,
+                              lrmoeTopology_t *topology) {
+  lrmoeResult_t found = lrmoeTopologyOfComm(comm, topology);
+  if (found == lrmoeSuccess) return toolGood;
+  if (found != lrmoeUnsupported)
+    return toolRankFail(self, found, "lrmoeTopologyOfComm");
+  if (self->rank == 0)
+    fprintf(stderr, "%s: %s: links are not told apart\n", program.name,
+            lrmoeGetLastError());
+  TOOL_RANK_OK(self, lrmoeTopologyCreate(self->numRanks, topology));
+  return toolGood;
+}
+
 static enum toolExit runRank(const struct toolRank *self) {
   lrmoeComm_t comm = NULL;
   lrmoeTopology_t topology = NULL;
-  TOOL_RANK_OK(self, lrmoeTopologyCreate(self->numRanks, &topology));
   TOOL_RANK_OK(self, lrmoeCommInitRank(self->numRanks, &self->id, self->rank,
                                        NULL, &comm));
+  if (describe(self, comm, &topology)) return toolRunFailed;
   enum toolExit code = calibrate(self, comm, topology);
   lrmoeCommDestroy(comm);
   lrmoeTopologyDestroy(topology);
@@ -119,6 +133,9 @@ static enum toolExit runRank(const struct toolRank *self) {
 
 static void report(struct toolJson *json, const struct outcome *outcome) {
   static const char *const patterns[] = {"message", "gather", "scatter", "all"};
+  static const char *const classes[] = {
+      "self", "memory",      "device",  "direct", "switched",
+      "PCI",  "host bridge", "sockets", "NIC",    "none"};
   struct toolTable table = {stdout, json, columns,
                             sizeof columns / sizeof *columns, 0};
   toolTableNote(stdout, "%s %d.%d.%d: %lld ranks", program.name, LRMOE_MAJOR,
@@ -129,7 +146,7 @@ static void report(struct toolJson *json, const struct outcome *outcome) {
   for (int i = 0; i < outcome->numFits; i++) {
     const lrmoeTopologyFit_t *fit = &outcome->fits[i];
     toolTableText(&table, patterns[fit->pattern]);
-    toolTableText(&table, fit->linkClass == lrmoeLinkSelf ? "self" : "memory");
+    toolTableText(&table, classes[fit->linkClass]);
     toolTableReal(&table, (double)fit->latencyNs * 1e-3, 2);
     toolTableReal(&table, (double)fit->bytesPerSecond * 1e-9, 2);
     toolTableReal(&table, (double)fit->medianErrorPpm * 1e-4, 1);

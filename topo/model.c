@@ -124,6 +124,49 @@ static lrmoeResult_t fillPlaces(struct lrmoeTopology *topology,
   return lrmoeSuccess;
 }
 
+static int32_t findHost(const struct lrmoeMachine *machine) {
+  int32_t host = 0;
+  while (machine->nodes[host].kind != lrmoeNodeHost)
+    host++;
+  return host;
+}
+
+static lrmoeResult_t addGiven(const struct lrmoeTopology *topology,
+                              int32_t rank, int64_t bus,
+                              struct devices *devices) {
+  const struct lrmoeMachine *machine = &topology->machine;
+  char text[lrmoeBusBytes];
+  int32_t node = lrmoeMachineFind(machine, findHost(machine), bus, 0);
+  lrmoeBusPrint(bus, text);
+  if (node < 0 || machine->nodes[node].kind != lrmoeNodeGpu)
+    return LRMOE_FAIL(lrmoeUnsupported,
+                      "rank %d has the GPU at %s, which the description of its "
+                      "machine has not",
+                      rank, text);
+  for (int32_t other = 0; other < rank; other++)
+    if (devices->list[other].node == node)
+      return LRMOE_FAIL(lrmoeUnsupported, "ranks %d and %d share the GPU at %s",
+                        other, rank, text);
+  devices->list[devices->count++].node = node;
+  return lrmoeSuccess;
+}
+
+/* The GPUs that ranks have, in their order. */
+static lrmoeResult_t listGiven(struct lrmoeTopology *topology,
+                               const struct lrmoeModelConfig *config,
+                               struct devices *devices) {
+  LRMOE_REQUIRE(config->numRanks >= 1 && config->numRanks <= maxModelRanks,
+                "numRanks is %d, not 1..%d", config->numRanks, maxModelRanks);
+  LRMOE_REQUIRE(topology->numHosts == 1, "%d hosts, not one",
+                topology->numHosts);
+  LRMOE_CHECK(LRMOE_ALLOCATE(config->numRanks, &devices->list));
+  for (int32_t rank = 0; rank < config->numRanks; rank++)
+    LRMOE_CHECK(addGiven(topology, rank, config->buses[rank], devices));
+  devices->isGpu = true;
+  topology->numRanks = config->numRanks;
+  return lrmoeSuccess;
+}
+
 /* Ranks of the source's count only if every GPU has one. */
 static lrmoeResult_t chooseOrder(struct lrmoeTopology *topology,
                                  const struct devices *devices, int32_t ranked,
@@ -151,16 +194,24 @@ static lrmoeResult_t noteIdleHosts(struct lrmoeTopology *topology) {
   return result;
 }
 
-static lrmoeResult_t place(struct lrmoeTopology *topology,
-                           const struct lrmoeModelConfig *config,
-                           struct devices *devices) {
+static lrmoeResult_t listInOrder(struct lrmoeTopology *topology,
+                                 const struct lrmoeModelConfig *config,
+                                 struct devices *devices) {
   int32_t ranked = 0;
   lrmoeRankOrder_t order = config->rankOrder;
-  LRMOE_CHECK(numberHosts(topology));
   LRMOE_CHECK(listDevices(topology, devices, &ranked));
   LRMOE_CHECK(countRanks(topology, devices, config));
   LRMOE_CHECK(chooseOrder(topology, devices, ranked, &order));
   sortDevices(topology, devices, order);
+  return lrmoeSuccess;
+}
+
+static lrmoeResult_t place(struct lrmoeTopology *topology,
+                           const struct lrmoeModelConfig *config,
+                           struct devices *devices) {
+  LRMOE_CHECK(numberHosts(topology));
+  LRMOE_CHECK(config->buses ? listGiven(topology, config, devices)
+                            : listInOrder(topology, config, devices));
   if (devices->isGpu) topology->self = gpuMemory;
   LRMOE_CHECK(fillPlaces(topology, devices));
   return noteIdleHosts(topology);

@@ -237,6 +237,12 @@ static lrmoeResult_t checkConfig(const lrmoeTopologyConfig_t *config) {
 
 lrmoeResult_t lrmoeTopologyOpen(const lrmoeTopologyConfig_t *config,
                                 lrmoeTopology_t *topology) {
+  return lrmoeTopologyOpenAt(config, NULL, topology);
+}
+
+lrmoeResult_t lrmoeTopologyOpenAt(const lrmoeTopologyConfig_t *config,
+                                  const int64_t *buses,
+                                  lrmoeTopology_t *topology) {
   LRMOE_REQUIRE(topology, "topology is NULL");
   lrmoeTopologyConfig_t known = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
   if (config)
@@ -245,7 +251,7 @@ lrmoeResult_t lrmoeTopologyOpen(const lrmoeTopologyConfig_t *config,
   LRMOE_CHECK(checkConfig(&known));
   struct lrmoeMachine all = {0};
   struct lrmoeTopology *made = NULL;
-  struct lrmoeModelConfig model = {known.numRanks, known.rankOrder};
+  struct lrmoeModelConfig model = {known.numRanks, known.rankOrder, buses};
   lrmoeResult_t result = addAll(&known, &all);
   if (result == lrmoeSuccess) result = lrmoeModelBuild(&all, &model, &made);
   lrmoeMachineFree(&all);

@@ -102,10 +102,18 @@ struct lrmoeTopology {
 struct lrmoeModelConfig {
   int32_t numRanks; /* 0: one per device */
   lrmoeRankOrder_t rankOrder;
+  const int64_t *buses; /* [numRanks] GPU of each rank, of one host; or NULL */
 };
 lrmoeResult_t lrmoeModelBuild(struct lrmoeMachine *machine,
                               const struct lrmoeModelConfig *config,
                               struct lrmoeTopology **topology);
+
+/* As lrmoeTopologyOpen of one host; rank r of config->numRanks has the GPU at
+ * the PCI address buses[r], each another one.  lrmoeUnsupported: the host has
+ * no such GPU. */
+lrmoeResult_t lrmoeTopologyOpenAt(const lrmoeTopologyConfig_t *config,
+                                  const int64_t *buses,
+                                  lrmoeTopology_t *topology);
 
 /* Keeps the topology until one more lrmoeTopologyDestroy. */
 void lrmoeTopologyHold(lrmoeTopology_t topology);

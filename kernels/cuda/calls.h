@@ -21,6 +21,7 @@ lrmoeResult_t lrmoeCudaEventWait(void *event);
 lrmoeResult_t lrmoeCudaStreamWait(lrmoeStream_t stream, void *event);
 lrmoeResult_t lrmoeCudaEventQuery(void *event, int *isDone);
 lrmoeResult_t lrmoeCudaEventDestroy(void *event);
+lrmoeResult_t lrmoeCudaBusAddress(char *text);
 
 /* sums.cu */
 lrmoeResult_t lrmoeCudaNorms(const struct lrmoeNorms *args,

@@ -102,3 +102,11 @@ lrmoeResult_t lrmoeCudaEventDestroy(void *event) {
     LRMOE_CUDA_CHECK(cudaEventDestroy(static_cast<cudaEvent_t>(event)));
   return lrmoeSuccess;
 }
+
+lrmoeResult_t lrmoeCudaBusAddress(char *text) {
+  const int room = 20;
+  int device = 0;
+  LRMOE_CUDA_CHECK(cudaGetDevice(&device));
+  LRMOE_CUDA_CHECK(cudaDeviceGetPCIBusId(text, room, device));
+  return lrmoeSuccess;
+}

@@ -71,6 +71,7 @@ static const struct lrmoeBackend cudaBackend = {
     lrmoeCudaRangeEnd,
     lrmoeCudaTimerCreate,
     lrmoeCudaTimerRead,
+    lrmoeCudaBusAddress,
 };
 
 static lrmoeResult_t findDevice(void) {

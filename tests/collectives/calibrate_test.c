@@ -1,6 +1,7 @@
 /* Calibration through a communicator: all ranks end with the same figures, in
  * bounded time, and those that disagree are told. */
 #include "base/alloc.h"
+#include "collectives/comm.h"
 #include "collectives/transport.h"
 #include "support/ranks.h"
 #include "support/suite.h"
@@ -276,6 +277,35 @@ START_TEST(misuse) {
 }
 END_TEST
 
+/* Ranks of a CPU communicator share memory.  A GPU of the emulator is at an
+ * address where this machine has none, which all ranks are told of. */
+static int runPlaces(const struct testRank *self) {
+  struct handles handles;
+  lrmoeTopology_t found = NULL;
+  lrmoeLink_t link;
+  RANK_TRUE(self, !openHandles(self, &handles));
+  lrmoeResult_t result = lrmoeTopologyOfComm(handles.comm, &found);
+  if (handles.comm->backend->busAddress) {
+    RANK_TRUE(self, result == lrmoeUnsupported);
+    RANK_TRUE(self, strstr(lrmoeGetLastError(), "the GPU at 0000:01:00.0"));
+  } else {
+    RANK_OK(self, result);
+    RANK_OK(self, lrmoeTopologyGetLink(found, 0, 1, &link));
+    RANK_TRUE(self, link.linkClass == lrmoeLinkMemory);
+  }
+  RANK_TRUE(self, lrmoeTopologyOfComm(NULL, &found) == lrmoeInvalidArgument &&
+                      lrmoeTopologyOfComm(handles.comm, NULL) ==
+                          lrmoeInvalidArgument);
+  lrmoeTopologyDestroy(found);
+  closeHandles(&handles);
+  return 0;
+}
+
+START_TEST(placesOfRanks) {
+  ck_assert_int_eq(testRanksRun(2, runPlaces, NULL), 0);
+}
+END_TEST
+
 int main(void) {
   const char *backend = getenv("LRMOE_BACKEND");
   int isCpu = !backend || strcmp(backend, "cpu") == 0;
@@ -289,6 +319,7 @@ int main(void) {
   /* Faults are the CPU transport's. */
   if (isCpu) tcase_add_loop_test(tcase, transportFails, 0, 4);
   tcase_add_test(tcase, misuse);
+  tcase_add_test(tcase, placesOfRanks);
   suite_add_tcase(suite, tcase);
   return suiteRun(suite);
 }

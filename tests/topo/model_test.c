@@ -264,6 +264,14 @@ END_TEST
 
 /* ---- Rank orders -------------------------------------------------------- */
 
+static const char threeGpus[] =
+    SYSTEM(CPU("0", PCI("0000:01:00.0", "0x030200", "16 GT/s", "16",
+                        "<gpu dev=\"2\" rank=\"1\"/>")
+                        PCI("0000:02:00.0", "0x030200", "16 GT/s", "16",
+                            "<gpu dev=\"0\" rank=\"2\"/>")
+                            PCI("0000:03:00.0", "0x030200", "16 GT/s", "16",
+                                "<gpu dev=\"1\" rank=\"0\"/>")));
+
 START_TEST(rankOrders) {
   static const char *const first[] = {"0000:03:00.0", "0000:01:00.0",
                                       "0000:02:00.0"};
@@ -271,19 +279,40 @@ START_TEST(rankOrders) {
   lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
   lrmoeTopology_t t = NULL;
   source.kind = lrmoeSourceText;
-  source.text =
-      SYSTEM(CPU("0", PCI("0000:01:00.0", "0x030200", "16 GT/s", "16",
-                          "<gpu dev=\"2\" rank=\"1\"/>")
-                          PCI("0000:02:00.0", "0x030200", "16 GT/s", "16",
-                              "<gpu dev=\"0\" rank=\"2\"/>")
-                              PCI("0000:03:00.0", "0x030200", "16 GT/s", "16",
-                                  "<gpu dev=\"1\" rank=\"0\"/>")));
+  source.text = threeGpus;
   config.sources = &source;
   config.numSources = 1;
   config.rankOrder = (lrmoeRankOrder_t)_i;
   ASSERT_OK(lrmoeTopologyOpen(&config, &t));
   ck_assert_str_eq(nodeOf(t, rankOf(t, 0).node).bus, first[_i]);
   lrmoeTopologyDestroy(t);
+}
+END_TEST
+
+/* Ranks where they are: two of the three GPUs, the higher one first. */
+START_TEST(ranksAtBuses) {
+  static const char *const wrong[] = {"has the GPU at 0000:09:00.0",
+                                      "ranks 0 and 1 share the GPU at"};
+  const int64_t buses[] = {0x0300, 0x0100};
+  const int64_t bad[][2] = {{0x0100, 0x0900}, {0x0200, 0x0200}};
+  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
+  lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
+  lrmoeTopology_t t = NULL;
+  source.kind = lrmoeSourceText;
+  source.text = threeGpus;
+  config.sources = &source;
+  config.numSources = 1;
+  config.numRanks = 2;
+  ASSERT_OK(lrmoeTopologyOpenAt(&config, buses, &t));
+  ck_assert_int_eq(infoOf(t).numRanks, 2);
+  ck_assert_str_eq(nodeOf(t, rankOf(t, 0).node).bus, "0000:03:00.0");
+  ck_assert_str_eq(nodeOf(t, rankOf(t, 1).node).bus, "0000:01:00.0");
+  ck_assert_int_eq(linkOf(t, 0, 1).linkClass, lrmoeLinkHostBridge);
+  lrmoeTopologyDestroy(t);
+  for (int i = 0; i < 2; i++) {
+    ASSERT_RESULT(lrmoeTopologyOpenAt(&config, bad[i], &t), lrmoeUnsupported);
+    ck_assert_ptr_nonnull(strstr(lrmoeGetLastError(), wrong[i]));
+  }
 }
 END_TEST
 
@@ -359,6 +388,7 @@ int main(void) {
   tcase_add_test(tcase, unequalHosts);
   tcase_add_test(tcase, sameHostTwice);
   tcase_add_loop_test(tcase, rankOrders, 0, 3);
+  tcase_add_test(tcase, ranksAtBuses);
   tcase_add_test(tcase, badArguments);
   tcase_add_test(tcase, badIndices);
   suite_add_tcase(suite, tcase);

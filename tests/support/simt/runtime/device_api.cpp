@@ -132,6 +132,15 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
+/* Device 0 is 0000:01:00.0, and so on. */
+cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device) {
+  if (device < 0 || device >= Queue::get().numDevices())
+    return note(cudaErrorInvalidDevice);
+  int wanted = snprintf(text, static_cast<size_t>(length), "0000:%02X:00.0",
+                        static_cast<unsigned>(device + 1));
+  return wanted < length ? cudaSuccess : note(cudaErrorInvalidValue);
+}
+
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute,
                                    int device) {
   if (device < 0 || device >= Queue::get().numDevices())
