@@ -275,7 +275,12 @@ RANKS_TEST(handlesInUse, crowd)
 static int giveBadConfigs(struct driver *d) {
   lrmoeLayer_t layer = NULL;
   lrmoeLayerConfig_t good = smallLayer(d);
-  lrmoeLayerConfig_t bad[8] = {good, good, good, good, good, good, good, good};
+  enum {
+    numBad = 10
+  };
+  lrmoeLayerConfig_t bad[numBad];
+  for (int i = 0; i < numBad; i++)
+    bad[i] = good;
   bad[0].hidden = 12;
   bad[1].ffn = 0;
   bad[2].maxTokens = 0;
@@ -284,7 +289,9 @@ static int giveBadConfigs(struct driver *d) {
   bad[5].dtype = lrmoeInt8;
   bad[6].activation = (lrmoeActivation_t)9;
   bad[7].magic = 0;
-  for (int i = 0; i < 8; i++)
+  bad[8].overlapsReturn = 2;
+  bad[9].packsX = -1;
+  for (int i = 0; i < numBad; i++)
     RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &bad[i], &layer),
                 lrmoeInvalidArgument);
   good.tensorShards = 2;
