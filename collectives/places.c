@@ -34,8 +34,8 @@ static lrmoeResult_t findPlace(const struct lrmoeComm *comm,
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t open(const struct place *places, int numRanks,
-                          int64_t *buses, lrmoeTopology_t *topology) {
+static lrmoeResult_t describe(const struct place *places, int numRanks,
+                              int64_t *buses, lrmoeTopology_t *topology) {
   lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
   config.numRanks = numRanks;
   for (int r = 0; r < numRanks; r++) {
@@ -63,7 +63,8 @@ lrmoeResult_t lrmoeTopologyOfComm(lrmoeComm_t comm, lrmoeTopology_t *topology) {
     result =
         lrmoeAllGatherHost(comm, &mine, places, (int64_t)sizeof mine, NULL);
   lrmoeCommSettle(comm, result);
-  if (result == lrmoeSuccess) result = open(places, numRanks, buses, topology);
+  if (result == lrmoeSuccess)
+    result = describe(places, numRanks, buses, topology);
   lrmoeFree(buses);
   lrmoeFree(places);
   return result;

@@ -151,14 +151,20 @@ static lrmoeResult_t addGiven(const struct lrmoeTopology *topology,
   return lrmoeSuccess;
 }
 
+static lrmoeResult_t checkGiven(const struct lrmoeTopology *topology,
+                                int32_t numRanks) {
+  LRMOE_REQUIRE(numRanks >= 1 && numRanks <= maxModelRanks,
+                "numRanks is %d, not 1..%d", numRanks, maxModelRanks);
+  LRMOE_REQUIRE(topology->numHosts == 1, "%d hosts, not one",
+                topology->numHosts);
+  return lrmoeSuccess;
+}
+
 /* The GPUs that ranks have, in their order. */
 static lrmoeResult_t listGiven(struct lrmoeTopology *topology,
                                const struct lrmoeModelConfig *config,
                                struct devices *devices) {
-  LRMOE_REQUIRE(config->numRanks >= 1 && config->numRanks <= maxModelRanks,
-                "numRanks is %d, not 1..%d", config->numRanks, maxModelRanks);
-  LRMOE_REQUIRE(topology->numHosts == 1, "%d hosts, not one",
-                topology->numHosts);
+  LRMOE_CHECK(checkGiven(topology, config->numRanks));
   LRMOE_CHECK(LRMOE_ALLOCATE(config->numRanks, &devices->list));
   for (int32_t rank = 0; rank < config->numRanks; rank++)
     LRMOE_CHECK(addGiven(topology, rank, config->buses[rank], devices));
@@ -210,8 +216,10 @@ static lrmoeResult_t place(struct lrmoeTopology *topology,
                            const struct lrmoeModelConfig *config,
                            struct devices *devices) {
   LRMOE_CHECK(numberHosts(topology));
-  LRMOE_CHECK(config->buses ? listGiven(topology, config, devices)
-                            : listInOrder(topology, config, devices));
+  if (config->buses)
+    LRMOE_CHECK(listGiven(topology, config, devices));
+  else
+    LRMOE_CHECK(listInOrder(topology, config, devices));
   if (devices->isGpu) topology->self = gpuMemory;
   LRMOE_CHECK(fillPlaces(topology, devices));
   return noteIdleHosts(topology);
