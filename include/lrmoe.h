@@ -28,10 +28,10 @@
  *              LRMOE_GATHER_RANKS ranks select for themselves, saved state is
  *              full, router gradients are not executor, and no pair can move:
  *              with scope instance, metric all, or without replicas.  With
- *              scope layer, wires pairwise and masked, or more than 252
- *              instances of an expert, the host works the backward's route
- *              out, and waits once for it.  A call may wait when it needs
- *              more room than before.
+ *              scope layer, a wire other than dedup, or more than 252 instances
+ *              of an expert, the host works the backward's route out, and waits
+ *              once for it, with wire node three times.  A call may wait when
+ *              it needs more room than before.
  *   Capture    No call of a layer can be captured in a graph, also where none
  *              waits: ranks number their meetings on the host, tables reach
  *              the device through memory that the host fills anew, and experts
