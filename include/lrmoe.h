@@ -1103,8 +1103,8 @@ typedef enum {
  *           where these are larger, of the planner's topology): a rank of the
  *           node hands it on to the others, and adds their rows of dx, rounded
  *           once more, before they go back.  Moved rows of x go as in dedup.
- *           The route is the host's, which waits twice more on a device.  On
- *           one node the same as dedup, by messages on a device */
+ *           The route is the host's, which waits twice more on a device; what a
+ *           relay holds no plan charges.  On one node as dedup, by messages */
 typedef enum {
   lrmoeWireDedup = 0,
   lrmoeWirePairwise = 1,
