@@ -136,6 +136,15 @@ lrmoeResult_t lrmoeCudaSpoilRows(int64_t count, const int64_t *index,
   return lrmoeSuccess;
 }
 
+/* The same where other warps may spoil the row as well: pairs of one token. */
+__device__ __forceinline__ void spoilShared(char *rows, int64_t row,
+                                            int64_t rowBytes) {
+  uint32_t *to = reinterpret_cast<uint32_t *>(rows + row * rowBytes);
+  int64_t numWords = rowBytes / static_cast<int64_t>(sizeof *to);
+  for (int64_t word = laneOf(); word < numWords; word += warpLanes)
+    atomicOr(to + word, ~0u);
+}
+
 /* A warp for 32 items at a time of the block's range; overflows are rare. */
 __global__ void __launch_bounds__(blockThreads)
     spoilDroppedKernel(struct lrmoeSpoils args) {
@@ -153,7 +162,7 @@ __global__ void __launch_bounds__(blockThreads)
     for (; lost; lost &= lost - 1) {
       int64_t row =
           loadForWarp(args.lists.places + item + first + __ffs(lost) - 1);
-      spoilRow(static_cast<char *>(args.rows), row, args.rowBytes);
+      spoilShared(static_cast<char *>(args.rows), row, args.rowBytes);
     }
   }
 }
