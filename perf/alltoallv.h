@@ -93,10 +93,6 @@ struct timing {
 typedef void (*timingReport)(const struct toolRank *self,
                              const struct timing *timing);
 
-/* Whether so many ranks can be taken for the topology's. */
-enum toolExit alltoallvCheck(const struct alltoallvOptions *options,
-                             int numRanks, struct toolError *error);
-
 /* Measures all sizes; report is called on rank 0 after each. */
 enum toolExit alltoallvMeasure(const struct toolRank *self,
                                const struct alltoallvOptions *options,

@@ -52,18 +52,6 @@ static lrmoeResult_t join(struct bench *bench, int64_t sendRoom) {
   return lrmoeMemAlloc((size_t)sendRoom, (void **)&bench->ourSend);
 }
 
-enum toolExit alltoallvCheck(const struct alltoallvOptions *options,
-                             int numRanks, struct toolError *error) {
-  lrmoeTopology_t topology = NULL;
-  if (toolTopologyOpen(options->topology, options->copies, numRanks,
-                       &topology) == lrmoeSuccess) {
-    lrmoeTopologyDestroy(topology);
-    return toolGood;
-  }
-  return toolFail(error, toolBadInput, "option --topology: %s",
-                  lrmoeGetLastError());
-}
-
 static lrmoeResult_t setTopology(const struct bench *bench) {
   lrmoeTopology_t topology = NULL;
   lrmoeResult_t result =

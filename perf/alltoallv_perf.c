@@ -6,6 +6,7 @@
 #include "perf/alltoallv.h"
 #include "tools/common/args.h"
 #include "tools/common/json.h"
+#include "tools/common/planning.h"
 #include "tools/common/stats.h"
 #include "tools/common/table.h"
 
@@ -195,7 +196,8 @@ int main(int argc, char **argv) {
   if (!settings.options.topology) table.numColumns -= numOrderedColumns;
   enum toolExit code = toolGood;
   if (!rivalIsInside())
-    code = alltoallvCheck(&settings.options, (int)settings.numRanks, &error);
+    code = toolTopologyCheck(settings.options.topology, settings.options.copies,
+                             (int)settings.numRanks, &error);
   if (code != toolGood) return (int)toolComplain(program.name, code, &error);
   if (rivalIsInside())
     code = runInside(&table, &error);

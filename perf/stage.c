@@ -177,17 +177,6 @@ static enum toolExit runSizes(struct stageRun *run, struct toolTable *table,
   return code;
 }
 
-/* Whether so many ranks can be taken for the topology's. */
-static enum toolExit checkTopology(struct toolError *error) {
-  lrmoeTopology_t topology = NULL;
-  lrmoeResult_t result = toolTopologyOpen(options.topology, options.copies,
-                                          (int)options.numRanks, &topology);
-  lrmoeTopologyDestroy(topology);
-  if (result == lrmoeSuccess) return toolGood;
-  return toolFail(error, toolBadInput, "option --topology: %s",
-                  lrmoeGetLastError());
-}
-
 static enum toolExit prepare(struct stageRun *run, struct toolError *error) {
   if (options.hidden % 8 || options.ffn % 8)
     return toolFail(error, toolBadInput,
@@ -211,7 +200,9 @@ static enum toolExit prepare(struct stageRun *run, struct toolError *error) {
                                                 (int32_t)options.numExperts,
                                             .topk = (int32_t)options.topk};
   enum toolExit code = toolRanksCount(&options.numRanks, error);
-  if (code == toolGood) code = checkTopology(error);
+  if (code == toolGood)
+    code = toolTopologyCheck(options.topology, options.copies,
+                             (int)options.numRanks, error);
   if (code == toolGood)
     code = toolWorkloadCreate(&config, &run->workload, error);
   if (code == toolGood) options.numExperts = run->workload.numExperts;

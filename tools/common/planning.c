@@ -98,6 +98,17 @@ lrmoeResult_t toolTopologyOpen(const char *file, int64_t copies, int numRanks,
   return lrmoeTopologyOpen(&config, topology);
 }
 
+enum toolExit toolTopologyCheck(const char *file, int64_t copies, int numRanks,
+                                struct toolError *error) {
+  lrmoeTopology_t topology = NULL;
+  if (!file) return toolGood;
+  if (toolTopologyOpen(file, copies, numRanks, &topology) != lrmoeSuccess)
+    return toolFail(error, toolBadInput, "option --topology: %s",
+                    lrmoeGetLastError());
+  lrmoeTopologyDestroy(topology);
+  return toolGood;
+}
+
 enum toolExit toolPlannerMake(lrmoeTopology_t topology, int numRanks,
                               const lrmoePlannerConfig_t *config,
                               struct toolPlanner *planner,

@@ -42,6 +42,11 @@ struct toolPlanner {
 lrmoeResult_t toolTopologyOpen(const char *file, int64_t copies, int numRanks,
                                lrmoeTopology_t *topology);
 
+/* What option --topology says, NULL for nothing: whether so many ranks can be
+ * taken for that machine's. */
+enum toolExit toolTopologyCheck(const char *file, int64_t copies, int numRanks,
+                                struct toolError *error);
+
 /* For numRanks ranks of topology.  Free with toolPlannerFree. */
 enum toolExit toolPlannerMake(lrmoeTopology_t topology, int numRanks,
                               const lrmoePlannerConfig_t *config,
