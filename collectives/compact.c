@@ -30,112 +30,6 @@ lrmoeResult_t lrmoeCompactTokenLists(struct lrmoeStep *step) {
   return lrmoeListsMake(step, &lists, &step->tokenLists);
 }
 
-lrmoeResult_t lrmoeCompactWords(struct lrmoeStep *step, int isMovedOnly,
-                                struct lrmoeWords *words) {
-  int64_t numRanks = step->plan->numRanks;
-  int64_t first = isMovedOnly ? 1 : 0;
-  int64_t each = isMovedOnly ? 1 : 2; /* lists of an instance and a source */
-  int64_t most = numRanks * step->numInstances * each;
-  /* A second upload of one array waits for the first. */
-  enum lrmoeStepArray array =
-      isMovedOnly ? lrmoeArrayMovedWords : lrmoeArrayWordPieces;
-  int64_t *from = NULL;
-  int64_t count = 0;
-  int64_t wire = 0;
-  *words = (struct lrmoeWords){.numPieces = most};
-  LRMOE_CHECK(LRMOE_RESERVE(step, array, 3 * most, &from));
-  for (int64_t s = 0; s < numRanks; s++)
-    for (int64_t j = first; j < 2 * (int64_t)step->numInstances;
-         j += 2 / each, count++) {
-      const int64_t *list = &step->keptSegments[j * numRanks + s];
-      int64_t length = list[1] - list[0];
-      from[count] = list[0];
-      from[most + count] = wire;
-      from[2 * most + count] = length;
-      wire += length;
-      if (length > words->maxWords) words->maxWords = length;
-    }
-  LRMOE_CHECK(LRMOE_UPLOAD(step, array, 3 * most, from, &words->handoff));
-  words->wire = words->handoff + most;
-  words->counts = words->wire + most;
-  return lrmoeSuccess;
-}
-
-/* Device: tokens of the rows of x that this rank sends. */
-static lrmoeResult_t uploadXTokens(struct lrmoeStep *step, int64_t **tokens) {
-  if (step->route.flags) return lrmoeDeviceRouteXTokens(step, tokens);
-  return LRMOE_UPLOAD(step, lrmoeArrayXTokens,
-                      step->xOffsets[step->plan->numRanks], step->xTokens,
-                      tokens);
-}
-
-/* Rows of x that are needed again, behind the rows of g in the send region
- * (which begins at row `first`). */
-static lrmoeResult_t packX(struct lrmoeStep *step, const void *x,
-                           int64_t first) {
-  struct lrmoeLayer *layer = step->layer;
-  int64_t numSent = step->xOffsets[step->plan->numRanks];
-  int64_t numReceived = step->xRecvOffsets[step->plan->numRanks];
-  int64_t *tokens = NULL;
-  LRMOE_CHECK(lrmoeBlockReserve(layer->backend,
-                                (size_t)(numReceived * layer->rowBytes),
-                                step->stream, &layer->movedX));
-  LRMOE_CHECK(uploadXTokens(step, &tokens));
-  const struct lrmoeGather pack = {{x, tokens, layer->type, layer->hidden},
-                                   numSent,
-                                   layer->type,
-                                   (char *)layer->send.data +
-                                       first * layer->rowBytes};
-  LRMOE_RUN(layer->backend, gather, &pack, step->stream);
-  lrmoeMeterAdd(&step->meter, (numSent + numReceived) * layer->rowBytes);
-  step->handoff.movedX = layer->movedX.data;
-  return lrmoeSuccess;
-}
-
-/* Alphas of pairs that come with x, into `send`. */
-static lrmoeResult_t gatherAlpha(struct lrmoeStep *step, float *send) {
-  int32_t numRanks = step->plan->numRanks;
-  int64_t numSent = step->alphaOffsets[numRanks];
-  int64_t *places = NULL;
-  int64_t *device = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut, numSent, &places));
-  int64_t count = 0;
-  for (int64_t i = 0; i < step->keptOffsets[numRanks] && numSent; i++)
-    if (lrmoeCompactComesWithX(step, step->sorted[step->keptWire[i]]))
-      places[count++] = step->keptWire[i];
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, count, places, &device));
-  LRMOE_RUN(step->layer->backend, gatherWords, count, device,
-            step->device.sortedWeights, send, step->stream);
-  return lrmoeSuccess;
-}
-
-/* Alphas of pairs that come with x: those sent, and room for those received. */
-static lrmoeResult_t packAlpha(struct lrmoeStep *step, float **send,
-                               float **recv) {
-  int32_t numRanks = step->plan->numRanks;
-  int64_t numSent = step->alphaOffsets[numRanks];
-  int64_t numReceived = step->alphaRecvOffsets[numRanks];
-  LRMOE_CHECK(lrmoeStepReserveBlock(
-      step, lrmoeBlockWords, (numSent + numReceived) * (int64_t)sizeof(float),
-      send));
-  *recv = *send + numSent;
-  if (step->route.flags) return lrmoeDeviceRouteAlphas(step, *send);
-  return gatherAlpha(step, *send);
-}
-
-/* Puts the alphas that came, by (source, instance), into the handoff. */
-static lrmoeResult_t placeAlpha(struct lrmoeStep *step, const float *recv,
-                                float *weights) {
-  struct lrmoeWords words;
-  if (!step->alphaRecvOffsets[step->plan->numRanks]) return lrmoeSuccess;
-  LRMOE_CHECK(lrmoeCompactWords(step, 1, &words));
-  const struct lrmoePieces pieces = {
-      words.numPieces, words.maxWords, words.wire, words.handoff,
-      words.counts,    recv,           weights};
-  LRMOE_RUN(step->layer->backend, copyPieces, &pieces, step->stream);
-  return lrmoeSuccess;
-}
-
 /* The handoff as the backend sees it; alphas of moved pairs come later. */
 static lrmoeResult_t uploadHandoff(struct lrmoeStep *step, float **weights) {
   lrmoeHandoff_t *handoff = &step->handoff;
@@ -165,8 +59,8 @@ static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
   float *sent = NULL;
   float *received = NULL;
   float *weights = step->route.weights;
-  LRMOE_CHECK(packX(step, x, xFirst));
-  LRMOE_CHECK(packAlpha(step, &sent, &received));
+  LRMOE_CHECK(lrmoeCompactPackX(step, x, xFirst));
+  LRMOE_CHECK(lrmoeCompactPackAlpha(step, &sent, &received));
   const struct lrmoeExchange exchanges[] = {
       *first,
       {(char *)layer->send.data + xFirst * layer->rowBytes, step->xOffsets,
@@ -180,7 +74,7 @@ static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
                                  3 - numFirst, step->stream,
                                  &step->stats.rowBytes));
   if (!step->route.flags) LRMOE_CHECK(uploadHandoff(step, &weights));
-  LRMOE_CHECK(placeAlpha(step, received, weights));
+  LRMOE_CHECK(lrmoeCompactPlaceAlpha(step, received, weights));
   lrmoeMeterAdd(&step->meter,
                 -step->xOffsets[step->plan->numRanks] * layer->rowBytes);
   return lrmoeSuccess;
@@ -238,14 +132,24 @@ static lrmoeResult_t gatherG(struct lrmoeStep *step, const void *g) {
                step->layer->send.data);
 }
 
+static lrmoeResult_t routeRelays(struct lrmoeStep *step, struct lrmoeWay *g) {
+  LRMOE_CHECK(lrmoeNodeRoute(step, g, 1));
+  step->backTokens = g->tokens;
+  step->packTokens = g->tokens;
+  return lrmoeSuccess;
+}
+
 static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
                                 const void *g) {
   struct lrmoeLayer *layer = step->layer;
-  int isRelayed = lrmoeNodeIsUsed(step);
+  int isRelayed = lrmoeNodeIsUsed(layer, step->config.wire);
   LRMOE_CHECK(lrmoeCompactRoute(step));
-  if (isRelayed) LRMOE_CHECK(lrmoeNodeRoute(step));
+  struct lrmoeWay way = {step->backOffsets,     step->backTokens,
+                         step->backRecvOffsets, layer->send.data,
+                         layer->recv.data,      0};
+  if (isRelayed) LRMOE_CHECK(routeRelays(step, &way));
   int64_t numRows = step->backOffsets[step->plan->numRanks];
-  step->stats.nodeBytes = lrmoeNodeBytes(step);
+  step->stats.nodeBytes = lrmoeNodeBytes(step, step->backOffsets);
   LRMOE_CHECK(lrmoeWireIsDedup(step) ? spreadG(step, g) : gatherG(step, g));
   lrmoeMeterAdd(&step->meter,
                 (numRows + step->handoff.numRows) * layer->rowBytes);
@@ -253,7 +157,8 @@ static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
       layer->send.data, isRelayed ? NULL : step->backOffsets,
       layer->recv.data, step->backRecvOffsets,
       layer->rowBytes,  0};
-  if (isRelayed) LRMOE_CHECK(lrmoeNodeSend(step));
+  if (isRelayed)
+    LRMOE_CHECK(lrmoeNodeSend(step, &way, 1, &step->stats.rowBytes));
   LRMOE_CHECK(exchangeRows(step, x, numRows, &exchange));
   lrmoeMeterAdd(&step->meter, -numRows * layer->rowBytes);
   step->handoff.g = layer->recv.data;
@@ -321,7 +226,7 @@ static lrmoeResult_t sendFused(struct lrmoeStep *step, const void *x,
   struct lrmoeLayer *layer = step->layer;
   int64_t numRanks = layer->comm->numRanks;
   LRMOE_CHECK(lrmoeCompactRoute(step));
-  step->stats.nodeBytes = lrmoeNodeBytes(step);
+  step->stats.nodeBytes = lrmoeNodeBytes(step, step->backOffsets);
   LRMOE_CHECK(pushG(step, g));
   int64_t *counts = NULL; /* sent [G], received [G], 0 .. G */
   LRMOE_CHECK(
@@ -360,7 +265,8 @@ static lrmoeResult_t sendDevice(struct lrmoeStep *step, const void *x,
 
 static lrmoeResult_t sendFast(struct lrmoeStep *step, const void *x,
                               const void *g) {
-  if (lrmoeNodeIsUsed(step)) return sendStaged(step, x, g);
+  if (lrmoeNodeIsUsed(step->layer, step->config.wire))
+    return sendStaged(step, x, g);
   if (step->layer->recv.peers) return sendFused(step, x, g);
   if (lrmoeFusedIsPossible(step)) return sendDevice(step, x, g);
   return sendStaged(step, x, g);

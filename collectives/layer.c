@@ -201,6 +201,7 @@ static void freeLayer(struct lrmoeLayer *layer) {
   lrmoeBlockFree(layer->backend, &layer->movedX);
   lrmoeBlockFree(layer->backend, &layer->packedX);
   lrmoeBlockFree(layer->backend, &layer->forwardRows);
+  lrmoeBlockFree(layer->backend, &layer->relayRows);
   layer->backend->expertClose(layer->experts);
   if (layer->nodes) lrmoeNodesFree(layer->nodes);
   lrmoeFree(layer->nodes);

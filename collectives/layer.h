@@ -76,6 +76,7 @@ struct lrmoeLayer {
   struct lrmoeBlock movedX;      /* rows of x that came again in backward */
   struct lrmoeBlock packedX;     /* [handoff, H] all that kept pairs need */
   struct lrmoeBlock forwardRows; /* rows of x in forward, state none */
+  struct lrmoeBlock relayRows;   /* of one call: rows in and out of a relay */
   struct lrmoeStep *active;      /* whose backward uses the regions now */
 
   struct lrmoeFused *fused; /* windows on a device (fused.h), or NULL */

@@ -1,10 +1,10 @@
 /* Rows that cross between nodes once (lrmoeWireNode).
  *
  * A node is what ranks reach without a NIC: a host, or an NVLink domain where
- * that is larger.  A row of g that several ranks of another node need goes to
- * one of them, the relay of its source there, which hands it on; on the way
- * back the relay adds the node's rows of dx before they leave.  Relays of the
- * ranks of a node differ, so that all NICs are used. */
+ * that is larger.  A row that several ranks of another node need goes to one
+ * of them, the relay of its source there, which hands it on; on the way home
+ * the relay adds the node's rows before they leave.  Relays of the ranks of a
+ * node differ, so that all NICs are used. */
 #ifndef LRMOE_COLLECTIVES_NODE_H
 #define LRMOE_COLLECTIVES_NODE_H
 
@@ -23,31 +23,56 @@ lrmoeResult_t lrmoeNodesMake(const struct lrmoePlanner *planner,
                              struct lrmoeNodes *nodes);
 void lrmoeNodesFree(struct lrmoeNodes *nodes);
 
+/* Ranks of a node. */
+int32_t lrmoeNodeSize(const struct lrmoeNodes *nodes, int32_t node);
+
 /* Whom rank `source` gives its rows for a node that is not its own. */
 int32_t lrmoeNodeRelay(const struct lrmoeNodes *nodes, int32_t source,
                        int32_t node);
 
-/* Whether this rank is the relay of rank `source`, which is of another node. */
-int lrmoeNodeIsRelayed(const struct lrmoeStep *step, int32_t source);
+/* Whether `rank` is of this rank's node, ... */
+int lrmoeNodeIsNear(const struct lrmoeStep *step, int32_t rank);
 
-/* Whether rows of g go by relays: the wire says so and there are nodes. */
-int lrmoeNodeIsUsed(const struct lrmoeStep *step);
+/* ... is this rank's relay in another node, ... */
+int lrmoeNodeIsRelay(const struct lrmoeStep *step, int32_t rank);
+
+/* ... or is one of another node, whose relay this rank is. */
+int lrmoeNodeIsRelayed(const struct lrmoeStep *step, int32_t rank);
+
+/* Whether rows go by relays: the wire says so and there are nodes. */
+int lrmoeNodeIsUsed(const struct lrmoeLayer *layer, lrmoeWire_t wire);
 
 /* A wire that carries a row per (token, rank), or fewer. */
 int lrmoeWireIsDedup(const struct lrmoeStep *step);
 
-/* After lrmoeCompactRoute: backOffsets and backTokens become the rows that
- * leave this rank, and step->relay what it hands on.  Two small exchanges of
- * host memory. */
-lrmoeResult_t lrmoeNodeRoute(struct lrmoeStep *step);
+/* Bytes of rows, by the rank that they are sent to, that leave the node. */
+int64_t lrmoeNodeBytes(const struct lrmoeStep *step, const int64_t *offsets);
 
-/* Rows of the send region to their executors' recv regions ... */
-lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step);
+/* Rows of one kind on their way from sources to executors, or home. */
+struct lrmoeWay {
+  /* As source: rows of each token and executor; once routed, those that it
+   * sends. */
+  int64_t *offsets; /* [G + 1] by rank; written */
+  int64_t *tokens;  /* of each, ascending for a rank; replaced */
+  /* As executor. */
+  const int64_t *recvOffsets; /* [G + 1] rows of each source */
+  /* Device: where they are. */
+  void *sourceRows;
+  void *executorRows;
+  int relay; /* lrmoeRelayRows or lrmoeRelayX: what keeps the route */
+};
 
-/* ... and sums of the send region, by source, to the sources' back regions. */
-lrmoeResult_t lrmoeNodeReturn(struct lrmoeStep *step);
+/* Works out the rows that each rank sends as source, and hands on as relay.
+ * The ways are of distinct relays.  Two small exchanges of host memory. */
+lrmoeResult_t lrmoeNodeRoute(struct lrmoeStep *step, struct lrmoeWay *ways,
+                             int numWays);
 
-/* Bytes of rows of g that leave this rank's node.  On the host's route. */
-int64_t lrmoeNodeBytes(const struct lrmoeStep *step);
+/* Rows from sources to executors; adds what goes to other ranks to *bytes ... */
+lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step, const struct lrmoeWay *ways,
+                            int numWays, int64_t *bytes);
+
+/* ... and their sums home, by the same route. */
+lrmoeResult_t lrmoeNodeReturn(struct lrmoeStep *step,
+                              const struct lrmoeWay *way, int64_t *bytes);
 
 #endif

@@ -26,6 +26,14 @@ enum lrmoeStepState {
   lrmoeStepExecuted,
 };
 
+/* Routes by relays that a step has at once (node.h): of rows that come home
+ * too, and of x in backward. */
+enum {
+  lrmoeRelayRows,
+  lrmoeRelayX,
+  lrmoeNumRelays
+};
+
 /* Grow-only arrays of a step; they survive in the layer's pool. */
 enum lrmoeStepArray {
   lrmoeArrayTopk,
@@ -87,12 +95,15 @@ enum lrmoeStepArray {
   lrmoeArrayMeetRows,    /* offsets of rows put and expected */
   lrmoeArrayNodeNotice,  /* offsets and counts for relays */
   lrmoeArrayNodeLists,   /* and which rows */
-  lrmoeArrayNodeTokens,  /* of the rows that leave this rank */
   lrmoeArrayNodeCounts,  /* told by sources */
-  lrmoeArrayRelay,       /* offsets */
-  lrmoeArrayRelayRows,   /* rows that go on */
-  lrmoeArrayScratch,     /* of one phase */
-  lrmoeArrayScratch2,    /* of one phase */
+  lrmoeArrayNodeTokens,  /* of the rows that leave this rank */
+  lrmoeArrayNodeTokensX,
+  lrmoeArrayRelay, /* offsets */
+  lrmoeArrayRelayX,
+  lrmoeArrayRelayRows, /* rows that go on */
+  lrmoeArrayRelayRowsX,
+  lrmoeArrayScratch,  /* of one phase */
+  lrmoeArrayScratch2, /* of one phase */
   lrmoeNumStepArrays
 };
 
@@ -121,8 +132,7 @@ enum lrmoeStepBlock {
   lrmoeBlockRoute,      /* marks, their numbers, and counts */
   lrmoeBlockHandoff,    /* fwdRow, gRow, xRow, dxRow, weights */
   lrmoeBlockRowLists,   /* pairs of each row that this rank sends */
-  lrmoeBlockRelay,      /* rows of a relay, in and out */
-  lrmoeBlockRelayLists, /* those out of each in */
+  lrmoeBlockRelayLists, /* rows out of a relay of each row in */
   lrmoeBlockTokenLists, /* rows of each token that come home */
   lrmoeNumStepBlocks
 };
@@ -184,8 +194,6 @@ struct lrmoeRelay {
   int64_t *outOffsets; /* [node's ranks, G] + 1 rows of each to each */
   int64_t numOut;
   int64_t *rowOf; /* device: [numOut] the row that goes on */
-  void *rows;     /* device, by source */
-  void *out;      /* device, by rank of the node and source */
 };
 
 /* "Device" marks what lies in the backend's memory; all else is the host's. */
@@ -264,7 +272,7 @@ struct lrmoeStep {
    * the send region; NULL where they went elsewhere. */
   int64_t *tokenLists;
 
-  struct lrmoeRelay relay;
+  struct lrmoeRelay relays[lrmoeNumRelays];
   int64_t *devicePackTokens; /* device: packTokens of a route on the device */
   struct lrmoeDeviceRoute route;
   const int64_t *meetRows; /* device: offsets of rows of g put [G + 1], then of
