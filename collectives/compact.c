@@ -50,33 +50,80 @@ static lrmoeResult_t uploadHandoff(struct lrmoeStep *step, float **weights) {
   return lrmoeSuccess;
 }
 
+/* Whether rows of x, and alphas, may come again. */
+static int mayComeAgain(const struct lrmoeStep *step) {
+  return step->layer->savedState == lrmoeSavedNone || lrmoeStepMayMove(step);
+}
+
+/* Rows of g, and of x behind them in the send region, from row `first` on; how
+ * many ways these are. */
+static int makeWays(const struct lrmoeStep *step, int64_t first,
+                    struct lrmoeWay *ways) {
+  const struct lrmoeLayer *layer = step->layer;
+  ways[0] = (struct lrmoeWay){step->backOffsets,     step->backTokens,
+                              step->backRecvOffsets, layer->send.data,
+                              layer->recv.data,      lrmoeRelayRows};
+  ways[1] = (struct lrmoeWay){
+      step->xOffsets,     step->xTokens,
+      step->xRecvOffsets, (char *)layer->send.data + first * layer->rowBytes,
+      layer->movedX.data, lrmoeRelayX};
+  return mayComeAgain(step) ? 2 : 1;
+}
+
+/* Makes the rows that go to relays the step's. */
+static lrmoeResult_t routeRelays(struct lrmoeStep *step) {
+  struct lrmoeWay ways[lrmoeNumRelays];
+  LRMOE_CHECK(lrmoeNodeRoute(step, ways, makeWays(step, 0, ways)));
+  step->backTokens = ways[0].tokens;
+  step->packTokens = ways[0].tokens;
+  step->xTokens = ways[1].tokens;
+  return lrmoeSuccess;
+}
+
+/* What goes from rank to rank in B2 beside `first`: rows of x and alphas, or
+ * alphas alone where rows go by relays. */
+static lrmoeResult_t runExchanges(struct lrmoeStep *step, int64_t xFirst,
+                                  const struct lrmoeExchange *first,
+                                  const struct lrmoeExchange *alphas) {
+  struct lrmoeLayer *layer = step->layer;
+  const struct lrmoeExchange exchanges[] = {
+      *first,
+      {(char *)layer->send.data + xFirst * layer->rowBytes, step->xOffsets,
+       layer->movedX.data, step->xRecvOffsets, layer->rowBytes, 0},
+      *alphas};
+  int numFirst = first->sendOffsets ? 0 : 1;
+  if (lrmoeNodeIsUsed(layer, step->config.wire)) {
+    struct lrmoeWay ways[lrmoeNumRelays];
+    int numWays = makeWays(step, xFirst, ways);
+    for (int w = 0; w < numWays; w++)
+      LRMOE_CHECK(lrmoeNodeSend(step, &ways[w], &step->stats.rowBytes));
+    numFirst = 2;
+  }
+  if (numFirst && !mayComeAgain(step)) return lrmoeSuccess;
+  return lrmoeExchangeRun(layer->comm, exchanges + numFirst, 3 - numFirst,
+                          step->stream, &step->stats.rowBytes);
+}
+
 /* The exchange of B2: what `first` says (rows of g, or counts, or nothing),
- * rows of x and alphas, in one group; the handoff is whole then. */
+ * rows of x and alphas, in one group, or by relays; the handoff is whole then.
+ */
 static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
                                   int64_t xFirst,
                                   const struct lrmoeExchange *first) {
-  struct lrmoeLayer *layer = step->layer;
   float *sent = NULL;
   float *received = NULL;
   float *weights = step->route.weights;
   LRMOE_CHECK(lrmoeCompactPackX(step, x, xFirst));
   LRMOE_CHECK(lrmoeCompactPackAlpha(step, &sent, &received));
-  const struct lrmoeExchange exchanges[] = {
-      *first,
-      {(char *)layer->send.data + xFirst * layer->rowBytes, step->xOffsets,
-       layer->movedX.data, step->xRecvOffsets, layer->rowBytes, 0},
-      {sent, step->alphaOffsets, received, step->alphaRecvOffsets,
-       sizeof(float), 0}};
-  int numFirst = first->sendOffsets ? 0 : 1;
-  int hasMore = layer->savedState == lrmoeSavedNone || lrmoeStepMayMove(step);
-  if (!numFirst || hasMore)
-    LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges + numFirst,
-                                 3 - numFirst, step->stream,
-                                 &step->stats.rowBytes));
+  const struct lrmoeExchange alphas = {sent,          step->alphaOffsets,
+                                       received,      step->alphaRecvOffsets,
+                                       sizeof(float), 0};
+  LRMOE_CHECK(runExchanges(step, xFirst, first, &alphas));
   if (!step->route.flags) LRMOE_CHECK(uploadHandoff(step, &weights));
   LRMOE_CHECK(lrmoeCompactPlaceAlpha(step, received, weights));
+  step->stats.xNodeBytes = lrmoeNodeBytes(step, step->xOffsets);
   lrmoeMeterAdd(&step->meter,
-                -step->xOffsets[step->plan->numRanks] * layer->rowBytes);
+                -step->xOffsets[step->plan->numRanks] * step->layer->rowBytes);
   return lrmoeSuccess;
 }
 
@@ -132,22 +179,12 @@ static lrmoeResult_t gatherG(struct lrmoeStep *step, const void *g) {
                step->layer->send.data);
 }
 
-static lrmoeResult_t routeRelays(struct lrmoeStep *step, struct lrmoeWay *g) {
-  LRMOE_CHECK(lrmoeNodeRoute(step, g, 1));
-  step->backTokens = g->tokens;
-  step->packTokens = g->tokens;
-  return lrmoeSuccess;
-}
-
 static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
                                 const void *g) {
   struct lrmoeLayer *layer = step->layer;
   int isRelayed = lrmoeNodeIsUsed(layer, step->config.wire);
   LRMOE_CHECK(lrmoeCompactRoute(step));
-  struct lrmoeWay way = {step->backOffsets,     step->backTokens,
-                         step->backRecvOffsets, layer->send.data,
-                         layer->recv.data,      0};
-  if (isRelayed) LRMOE_CHECK(routeRelays(step, &way));
+  if (isRelayed) LRMOE_CHECK(routeRelays(step));
   int64_t numRows = step->backOffsets[step->plan->numRanks];
   step->stats.nodeBytes = lrmoeNodeBytes(step, step->backOffsets);
   LRMOE_CHECK(lrmoeWireIsDedup(step) ? spreadG(step, g) : gatherG(step, g));
@@ -157,8 +194,6 @@ static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
       layer->send.data, isRelayed ? NULL : step->backOffsets,
       layer->recv.data, step->backRecvOffsets,
       layer->rowBytes,  0};
-  if (isRelayed)
-    LRMOE_CHECK(lrmoeNodeSend(step, &way, 1, &step->stats.rowBytes));
   LRMOE_CHECK(exchangeRows(step, x, numRows, &exchange));
   lrmoeMeterAdd(&step->meter, -numRows * layer->rowBytes);
   step->handoff.g = layer->recv.data;

@@ -49,6 +49,10 @@ static lrmoeResult_t checkConfig(const lrmoeLayerConfig_t *config) {
                 config->overlapsReturn);
   LRMOE_REQUIRE(config->packsX == 0 || config->packsX == 1,
                 "packsX is %d: 0 or 1 is needed", config->packsX);
+  LRMOE_REQUIRE(config->forwardWire == lrmoeWireDedup ||
+                    config->forwardWire == lrmoeWireNode,
+                "forwardWire is %d: lrmoeWireDedup or lrmoeWireNode is needed",
+                (int)config->forwardWire);
   if (config->tensorShards != 0 && config->tensorShards != 1)
     return LRMOE_FAIL(lrmoeUnsupported,
                       "tensorShards is %d: experts that are split over ranks "
@@ -78,6 +82,7 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
   layer->routerGrad = config->routerGrad;
   layer->overlapsReturn = config->overlapsReturn;
   layer->packsX = config->packsX;
+  layer->forwardWire = config->forwardWire;
   layer->gatherRanks = lrmoeParamGet(lrmoeParamGatherRanks);
   if (!layer->gatherRanks) layer->gatherRanks = layer->backend->isHost ? 4 : 16;
   layer->rowBytes = config->hidden * (int64_t)lrmoeTypeBytes(config->dtype);
@@ -92,7 +97,8 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
                             (int64_t)config->convention,
                             (int64_t)config->routerGrad,
                             (int64_t)config->savedState,
-                            config->overlapsReturn};
+                            config->overlapsReturn,
+                            (int64_t)config->forwardWire};
   layer->hash = lrmoeHash(layer->planner->hash, agreed, sizeof agreed);
 }
 

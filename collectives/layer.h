@@ -52,6 +52,7 @@ struct lrmoeLayer {
   lrmoeWeightConvention_t convention;
   lrmoeSavedState_t savedState;
   lrmoeRouterGrad_t routerGrad;
+  lrmoeWire_t forwardWire;
   int64_t gatherRanks; /* LRMOE_GATHER_RANKS when the layer was made */
   uint64_t hash;       /* of config and planner: ranks compare it in round F0 */
 

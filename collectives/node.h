@@ -62,14 +62,39 @@ struct lrmoeWay {
   int relay; /* lrmoeRelayRows or lrmoeRelayX: what keeps the route */
 };
 
-/* Works out the rows that each rank sends as source, and hands on as relay.
- * The ways are of distinct relays.  Two small exchanges of host memory. */
+/* What a source tells relays, by relay: of each way its counts (rows of the
+ * union, then of each rank of the node), and lists of each rank's rows among
+ * the union's. */
+struct lrmoeNotice {
+  int64_t *countOffsets; /* [G + 1] into counts */
+  int64_t *listOffsets;  /* [G + 1] into lists */
+  int64_t *counts;
+  int32_t *lists;
+  int64_t *marks; /* [numTokens] room */
+};
+
+/* As source: makes offsets and tokens of the ways those of the rows that leave,
+ * and the notice.  The ways are of distinct relays.  Local. */
+lrmoeResult_t lrmoeNodeUnite(struct lrmoeStep *step, struct lrmoeWay *ways,
+                             int numWays, struct lrmoeNotice *notice);
+
+/* As relay, from what the sources told, by source: counts first, which say
+ * where the lists of each begin, listOffsets [G + 1] ... */
+lrmoeResult_t lrmoeNodeLayOut(struct lrmoeStep *step,
+                              const struct lrmoeWay *ways, int numWays,
+                              const int64_t *counts, int64_t *listOffsets);
+
+/* ... then the lists.  The step's relays are whole then.  Both local. */
+lrmoeResult_t lrmoeNodeTake(struct lrmoeStep *step, const struct lrmoeWay *ways,
+                            int numWays, const int32_t *lists);
+
+/* These three, and between them two small exchanges of host memory. */
 lrmoeResult_t lrmoeNodeRoute(struct lrmoeStep *step, struct lrmoeWay *ways,
                              int numWays);
 
 /* Rows from sources to executors; adds what goes to other ranks to *bytes ... */
-lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step, const struct lrmoeWay *ways,
-                            int numWays, int64_t *bytes);
+lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step, const struct lrmoeWay *way,
+                            int64_t *bytes);
 
 /* ... and their sums home, by the same route. */
 lrmoeResult_t lrmoeNodeReturn(struct lrmoeStep *step,

@@ -15,16 +15,6 @@ static enum lrmoeStepArray arrayOf(const struct lrmoeWay *way,
 
 /* ---- Source ---- */
 
-/* What relays are told, by relay: of each way its counts (of the union, then
- * of each of its node's ranks), and the lists. */
-struct notice {
-  int64_t *countOffsets; /* [G + 1] into counts */
-  int64_t *listOffsets;  /* [G + 1] into lists */
-  int64_t *counts;
-  int32_t *lists;
-  int64_t *marks; /* [numTokens] room */
-};
-
 /* Where the next of a notice is written. */
 struct pen {
   int64_t *marks; /* [numTokens] */
@@ -87,7 +77,7 @@ static void uniteFor(const struct lrmoeStep *step, const struct lrmoeWay *way,
 static lrmoeResult_t reserveUnions(struct lrmoeStep *step,
                                    const struct lrmoeWay *ways, int numWays,
                                    struct unions *unions,
-                                   struct notice *notice) {
+                                   struct lrmoeNotice *notice) {
   int64_t numRanks = step->plan->numRanks;
   int64_t length = numRanks + 1;
   int64_t numCounts = numWays * 2 * numRanks; /* at most */
@@ -114,9 +104,8 @@ static lrmoeResult_t reserveUnions(struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
-/* Makes the rows that leave the ways', and says what relays are told. */
-static lrmoeResult_t unite(struct lrmoeStep *step, struct lrmoeWay *ways,
-                           int numWays, struct notice *notice) {
+lrmoeResult_t lrmoeNodeUnite(struct lrmoeStep *step, struct lrmoeWay *ways,
+                             int numWays, struct lrmoeNotice *notice) {
   int32_t numRanks = step->plan->numRanks;
   struct unions unions[lrmoeNumRelays];
   LRMOE_CHECK(reserveUnions(step, ways, numWays, unions, notice));
@@ -146,8 +135,8 @@ static int64_t numMembers(const struct lrmoeStep *step) {
 /* Tells relays how many rows come.  *received: by source and way, the union's,
  * then those of each rank of this node. */
 static lrmoeResult_t exchangeCounts(struct lrmoeStep *step,
-                                    const struct notice *notice, int numWays,
-                                    int64_t **received) {
+                                    const struct lrmoeNotice *notice,
+                                    int numWays, int64_t **received) {
   int64_t numRanks = step->plan->numRanks;
   int64_t each = numWays * (1 + numMembers(step));
   int64_t *block = NULL;
@@ -191,11 +180,9 @@ static const int64_t *layOutSource(const struct lrmoeStep *step,
   return counts;
 }
 
-/* Where rows lie that come from sources, and that go on to ranks; and the
- * lists, by source. */
-static lrmoeResult_t layOutRelays(struct lrmoeStep *step,
-                                  const struct lrmoeWay *ways, int numWays,
-                                  const int64_t *counts, int64_t *listOffsets) {
+lrmoeResult_t lrmoeNodeLayOut(struct lrmoeStep *step,
+                              const struct lrmoeWay *ways, int numWays,
+                              const int64_t *counts, int64_t *listOffsets) {
   int64_t numRanks = step->plan->numRanks;
   int64_t numLists = numMembers(step) * numRanks;
   for (int w = 0; w < numWays; w++)
@@ -238,10 +225,8 @@ static lrmoeResult_t placeLists(const struct lrmoeStep *step,
   return lrmoeSuccess;
 }
 
-/* Lists, by source and way, to the relays' rows that go on. */
-static lrmoeResult_t takeLists(struct lrmoeStep *step,
-                               const struct lrmoeWay *ways, int numWays,
-                               const int32_t *lists) {
+lrmoeResult_t lrmoeNodeTake(struct lrmoeStep *step, const struct lrmoeWay *ways,
+                            int numWays, const int32_t *lists) {
   int64_t *rowsOf[lrmoeNumRelays];
   for (int w = 0; w < numWays; w++)
     LRMOE_CHECK(LRMOE_RESERVE(step, arrayOf(&ways[w], lrmoeArrayRelayRows),
@@ -261,15 +246,15 @@ static lrmoeResult_t takeLists(struct lrmoeStep *step,
 lrmoeResult_t lrmoeNodeRoute(struct lrmoeStep *step, struct lrmoeWay *ways,
                              int numWays) {
   int64_t numRanks = step->plan->numRanks;
-  struct notice notice;
+  struct lrmoeNotice notice;
   int64_t *counts = NULL;
   int64_t *listOffsets = NULL;
   int32_t *lists = NULL;
-  LRMOE_CHECK(unite(step, ways, numWays, &notice));
+  LRMOE_CHECK(lrmoeNodeUnite(step, ways, numWays, &notice));
   LRMOE_CHECK(exchangeCounts(step, &notice, numWays, &counts));
   LRMOE_CHECK(
       LRMOE_RESERVE(step, lrmoeArrayScratch, numRanks + 1, &listOffsets));
-  LRMOE_CHECK(layOutRelays(step, ways, numWays, counts, listOffsets));
+  LRMOE_CHECK(lrmoeNodeLayOut(step, ways, numWays, counts, listOffsets));
   LRMOE_CHECK(
       LRMOE_RESERVE(step, lrmoeArrayScratch2, listOffsets[numRanks], &lists));
   const struct lrmoeExchange exchange = {
@@ -277,5 +262,5 @@ lrmoeResult_t lrmoeNodeRoute(struct lrmoeStep *step, struct lrmoeWay *ways,
       listOffsets,  (int64_t)sizeof *lists, 0};
   LRMOE_CHECK(lrmoeExchangeHost(step->layer->comm, &exchange, step->stream,
                                 &step->stats.rowBytes));
-  return takeLists(step, ways, numWays, lists);
+  return lrmoeNodeTake(step, ways, numWays, lists);
 }

@@ -2,8 +2,7 @@
  *
  * Two groups each way: between nodes, with the rows that stay in a node beside
  * them, and between relays and their nodes.  Messages of one group between two
- * ranks are posted in the same order on both: by way, and relayed ones by
- * source. */
+ * ranks are posted in the same order on both: relayed ones by source. */
 #include "collectives/node.h"
 #include "collectives/route.h"
 #include "collectives/span.h"
@@ -124,79 +123,60 @@ static lrmoeResult_t postInner(const struct leg *leg) {
 
 /* ---- Out and home ---- */
 
-static lrmoeResult_t runGroup(const char *name, const struct leg *legs,
-                              int numLegs,
+static lrmoeResult_t runGroup(const char *name, const struct leg *leg,
                               lrmoeResult_t (*post)(const struct leg *leg)) {
-  struct lrmoeStep *step = legs->step;
+  struct lrmoeStep *step = leg->step;
   struct lrmoeComm *comm = step->layer->comm;
-  lrmoeResult_t result = lrmoeSuccess;
-  int64_t before = *legs->bytes;
   LRMOE_SPAN_ON(comm, name, step->stream);
+  int64_t before = *leg->bytes;
   LRMOE_CHECK(comm->transport->groupStart());
-  for (int i = 0; i < numLegs && result == lrmoeSuccess; i++)
-    result = post(&legs[i]);
+  lrmoeResult_t result = post(leg);
   lrmoeResult_t ended = comm->transport->groupEnd();
-  span_.bytes = *legs->bytes - before;
+  span_.bytes = *leg->bytes - before;
   return result == lrmoeSuccess ? ended : result;
 }
 
-/* Legs of ways, with room for a relay's rows: *numRows of them. */
-static lrmoeResult_t openLegs(struct lrmoeStep *step,
-                              const struct lrmoeWay *ways, int numWays,
-                              struct leg *legs, int64_t *numRows) {
+/* Room for the relay's rows: what one call of the layer puts there, the next
+ * one may overwrite. */
+static lrmoeResult_t openLeg(struct leg *leg) {
+  struct lrmoeStep *step = leg->step;
   struct lrmoeLayer *layer = step->layer;
-  int32_t numRanks = step->plan->numRanks;
-  *numRows = 0;
-  for (int w = 0; w < numWays; w++) {
-    const struct lrmoeRelay *relay = &step->relays[ways[w].relay];
-    legs[w] = (struct leg){.step = step, .way = &ways[w], .relay = relay};
-    *numRows += relay->rowOffsets[numRanks] + relay->numOut;
-  }
-  LRMOE_CHECK(lrmoeBlockReserve(layer->backend,
-                                (size_t)(*numRows * layer->rowBytes),
-                                step->stream, &layer->relayRows));
-  char *at = layer->relayRows.data;
-  for (int w = 0; w < numWays; w++) {
-    legs[w].relayRows = at;
-    at += legs[w].relay->rowOffsets[numRanks] * layer->rowBytes;
-    legs[w].relayOut = at;
-    at += legs[w].relay->numOut * layer->rowBytes;
-  }
+  leg->relay = &step->relays[leg->way->relay];
+  int64_t inBytes =
+      leg->relay->rowOffsets[step->plan->numRanks] * layer->rowBytes;
+  int64_t bytes = inBytes + leg->relay->numOut * layer->rowBytes;
+  LRMOE_CHECK(lrmoeBlockReserve(layer->backend, (size_t)bytes, step->stream,
+                                &layer->relayRows));
+  leg->relayRows = layer->relayRows.data;
+  leg->relayOut = leg->relayRows + inBytes;
+  lrmoeMeterAdd(&step->meter, bytes);
+  lrmoeMeterAdd(&step->meter, -bytes);
   return lrmoeSuccess;
 }
 
-lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step, const struct lrmoeWay *ways,
-                            int numWays, int64_t *bytes) {
+lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step, const struct lrmoeWay *way,
+                            int64_t *bytes) {
   const struct lrmoeLayer *layer = step->layer;
-  struct leg legs[lrmoeNumRelays];
-  int64_t numRows = 0;
-  LRMOE_CHECK(openLegs(step, ways, numWays, legs, &numRows));
-  lrmoeMeterAdd(&step->meter, numRows * layer->rowBytes);
-  for (int w = 0; w < numWays; w++)
-    legs[w].bytes = bytes;
-  LRMOE_CHECK(runGroup("to relays", legs, numWays, postOuter));
-  for (int w = 0; w < numWays; w++) {
-    const struct lrmoeGather pack = {
-        {legs[w].relayRows, legs[w].relay->rowOf, layer->type, layer->hidden},
-        legs[w].relay->numOut,
-        layer->type,
-        legs[w].relayOut};
-    LRMOE_RUN(layer->backend, gather, &pack, step->stream);
-  }
-  return runGroup("from relays", legs, numWays, postInner);
+  struct leg leg = {.step = step, .way = way, .bytes = bytes};
+  LRMOE_CHECK(openLeg(&leg));
+  LRMOE_CHECK(runGroup("to relays", &leg, postOuter));
+  const struct lrmoeGather pack = {
+      {leg.relayRows, leg.relay->rowOf, layer->type, layer->hidden},
+      leg.relay->numOut,
+      layer->type,
+      leg.relayOut};
+  LRMOE_RUN(layer->backend, gather, &pack, step->stream);
+  return runGroup("from relays", &leg, postInner);
 }
 
 lrmoeResult_t lrmoeNodeReturn(struct lrmoeStep *step,
                               const struct lrmoeWay *way, int64_t *bytes) {
-  struct leg leg;
-  int64_t numRows = 0;
-  LRMOE_CHECK(openLegs(step, way, 1, &leg, &numRows));
-  leg.isHome = 1;
-  leg.bytes = bytes;
+  struct leg leg = {.step = step, .way = way, .isHome = 1, .bytes = bytes};
+  LRMOE_CHECK(openLeg(&leg));
   const struct lrmoeLists lists = {lrmoeBlockRelayLists, leg.relay->numOut,
                                    leg.relay->rowOf,
                                    leg.relay->rowOffsets[step->plan->numRanks]};
-  LRMOE_CHECK(runGroup("to relays", &leg, 1, postInner));
+  LRMOE_CHECK(runGroup("to relays", &leg, postInner));
   LRMOE_CHECK(lrmoeSumRows(step, &lists, leg.relayOut, NULL, leg.relayRows));
-  return runGroup("from relays", &leg, 1, postOuter);
+  return runGroup("from relays", &leg, postOuter);
 }

@@ -49,6 +49,7 @@ enum lrmoeStepArray {
   lrmoeArrayWire,
   lrmoeArrayRanks, /* all arrays of length G + 1, in one */
   lrmoeArrayRowTokens,
+  lrmoeArrayMetaOffsets, /* of dispatch's first message */
   lrmoeArrayInstances,
   lrmoeArrayInstanceOffsets,
   lrmoeArraySegments,
@@ -158,7 +159,7 @@ struct lrmoeStepDevice {
   float *sortedWeights;  /* [numPairs] */
   int64_t *wire;         /* [numPairs] */
   int64_t *wirePlaces;   /* [local] */
-  int64_t *rowTokens;    /* [rows] */
+  int64_t *rowTokens;    /* [rows] outTokens */
   int64_t *xRow;         /* [local] */
   int32_t *pairToken;    /* [local] */
   float *alpha;          /* [local] */
@@ -232,6 +233,8 @@ struct lrmoeStep {
   int64_t *sendOffsets;   /* [G + 1] into wire */
   int64_t *rowOffsets;    /* [G + 1] rows to each executor */
   int64_t *rowTokens;     /* [rows] */
+  int64_t *outOffsets;    /* [G + 1] the same, or rows to relays (node.h) */
+  int64_t *outTokens;     /* [rows] */
 
   /* As executor. */
   int32_t numInstances;

@@ -1167,13 +1167,19 @@ typedef struct {
    * links are what it waits for, and backward gathers them no more.  Takes H
    * elements a kept pair, which the plan does not charge.  0: no copy. */
   int32_t packsX;
+  /* Of forward's rows: lrmoeWireDedup, or lrmoeWireNode, by which rows of x
+   * cross between nodes once per (token, node), and rows of y once home, unless
+   * router gradient owner brings a row per pair.  Takes no more waits.  All
+   * ranks the same. */
+  lrmoeWire_t forwardWire;
+  int32_t reserved;
 } lrmoeLayerConfig_t;
 
 #define LRMOE_LAYER_CONFIG_INITIALIZER                                        \
   {                                                                           \
     sizeof(lrmoeLayerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, NULL, 0, \
         1, lrmoeBfloat16, lrmoeSwiglu, lrmoeWeightPost, lrmoeRouterGradKept,  \
-        lrmoeSavedFull, 0, 0, 0                                               \
+        lrmoeSavedFull, 0, 0, 0, lrmoeWireDedup, 0                            \
   }
 
 /* Makes an MoE layer of the experts that planner places, over comm.  Both
@@ -1415,12 +1421,16 @@ typedef struct {
   int64_t movedIn;          /* kept pairs that came here with x */
   int64_t nodeBytes;        /* rows of g that left this rank's node in B2; 0
                                with peers' windows on a device */
+  int64_t xNodeBytes;       /* and rows of x; 0 where lrmoeSelectPackSend did
+                               not wait */
+  int64_t forwardNodeBytes; /* rows of x that left it in F1 of the step's last
+                               lrmoeDispatch */
 } lrmoeStepStats_t;
 
 #define LRMOE_STEP_STATS_INITIALIZER                                           \
   {                                                                            \
     sizeof(lrmoeStepStats_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, 0, 0, \
-        0, 0, 0, 0, 0, 0, 0, 0, 0                                              \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                        \
   }
 
 /* Where lrmoeSelectPackSend did not wait for counts, the first call after it

@@ -104,17 +104,23 @@ static int refuseRouting(struct driver *d) {
 
 RANKS_TEST(routingRefusedByOneRank, refuseRouting)
 
-static int disagreeOnLayer(struct driver *d) {
-  lrmoeLayerConfig_t config = smallLayer(d);
-  if (d->self->rank == 2) config.ffn = 16;
+static int disagreeOn(struct driver *d, const lrmoeLayerConfig_t *config) {
   lrmoeLayer_t other = NULL;
   lrmoeStep_t step = NULL;
-  RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &config, &other));
+  RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, config, &other));
   lrmoeResult_t got = lrmoeStepCreate(other, 0, NULL, NULL, NULL, &step);
   int namesRank = strstr(lrmoeGetLastError(), "rank 2") != NULL;
   RANK_OK(d->self, lrmoeLayerDestroy(other));
   RANK_TRUE(d->self, got == lrmoeInvalidUsage && namesRank);
   return 0;
+}
+
+static int disagreeOnLayer(struct driver *d) {
+  lrmoeLayerConfig_t sizes = smallLayer(d);
+  lrmoeLayerConfig_t wires = sizes;
+  if (d->self->rank == 2) sizes.ffn = 16;
+  if (d->self->rank == 2) wires.forwardWire = lrmoeWireNode;
+  return disagreeOn(d, &sizes) || disagreeOn(d, &wires);
 }
 
 RANKS_TEST(layersThatDiffer, disagreeOnLayer)
@@ -276,7 +282,7 @@ static int giveBadConfigs(struct driver *d) {
   lrmoeLayer_t layer = NULL;
   lrmoeLayerConfig_t good = smallLayer(d);
   enum {
-    numBad = 10
+    numBad = 12
   };
   lrmoeLayerConfig_t bad[numBad];
   for (int i = 0; i < numBad; i++)
@@ -291,9 +297,12 @@ static int giveBadConfigs(struct driver *d) {
   bad[7].magic = 0;
   bad[8].overlapsReturn = 2;
   bad[9].packsX = -1;
+  bad[10].forwardWire = lrmoeWirePairwise;
+  bad[11].forwardWire = lrmoeWireMasked;
   for (int i = 0; i < numBad; i++)
     RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &bad[i], &layer),
                 lrmoeInvalidArgument);
+  RANK_TRUE(d->self, strstr(lrmoeGetLastError(), "forwardWire is 2"));
   good.tensorShards = 2;
   RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &good, &layer),
               lrmoeUnsupported);
