@@ -202,8 +202,7 @@ static void freeLayer(struct lrmoeLayer *layer) {
   lrmoeBlockFree(layer->backend, &layer->packedX);
   lrmoeBlockFree(layer->backend, &layer->forwardRows);
   layer->backend->expertClose(layer->experts);
-  if (layer->nodes) lrmoeNodesFree(layer->nodes);
-  lrmoeFree(layer->nodes);
+  lrmoeNodesFree(layer->nodes);
   lrmoeFree(layer->weights);
   lrmoeFree(layer->localExperts);
   lrmoeFree(layer);
@@ -221,8 +220,8 @@ static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
                                 struct lrmoeLayer *layer) {
   int32_t maxLocal = 0;
   LRMOE_CHECK(findLocalExperts(layer, &maxLocal));
-  LRMOE_CHECK(LRMOE_ALLOCATE(1, &layer->nodes));
-  LRMOE_CHECK(lrmoeNodesMake(layer->planner, layer->nodes));
+  LRMOE_CHECK(lrmoeNodesMake(layer->planner->numRanks, layer->planner->hosts,
+                             layer->planner->domains, &layer->nodes));
   const struct lrmoeExpertShape shape = {config->hidden, config->ffn,
                                          config->dtype, config->activation,
                                          config->convention};

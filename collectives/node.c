@@ -1,4 +1,4 @@
-/* Nodes, and the route by relays: see node.h.
+/* The route by relays: see node.h.
  *
  * A source knows which of its rows each rank needs, a relay does not.  It is
  * told how many rows come (the union over its node's ranks, by token) and, for
@@ -7,64 +7,20 @@
 
 #include <string.h>
 
-/* ---- Nodes ---- */
-
-/* Hosts lie within domains, or domains within hosts. */
-static int areNear(const struct lrmoePlanner *planner, int32_t a, int32_t b) {
-  return planner->hosts[a] == planner->hosts[b] ||
-         planner->domains[a] == planner->domains[b];
-}
-
-static void numberNodes(const struct lrmoePlanner *planner,
-                        struct lrmoeNodes *nodes) {
-  for (int32_t r = 0; r < planner->numRanks; r++) {
-    int32_t near = 0;
-    while (near < r && !areNear(planner, near, r))
-      near++;
-    nodes->of[r] = near < r ? nodes->of[near] : nodes->numNodes++;
-  }
-}
-
-lrmoeResult_t lrmoeNodesMake(const struct lrmoePlanner *planner,
-                             struct lrmoeNodes *nodes) {
-  int64_t numRanks = planner->numRanks;
-  struct lrmoeNodes made = {0};
-  LRMOE_CHECK(LRMOE_ALLOCATE(4 * numRanks + 1, &made.of));
-  made.places = made.of + numRanks;
-  made.ranks = made.places + numRanks;
-  made.firsts = made.ranks + numRanks;
-  numberNodes(planner, &made);
-  int32_t next = 0;
-  for (int32_t n = 0; n < made.numNodes; n++) {
-    made.firsts[n] = next;
-    for (int32_t r = 0; r < planner->numRanks; r++) {
-      if (made.of[r] != n) continue;
-      made.places[r] = next - made.firsts[n];
-      made.ranks[next++] = r;
-    }
-  }
-  made.firsts[made.numNodes] = next;
-  *nodes = made;
-  return lrmoeSuccess;
-}
-
-void lrmoeNodesFree(struct lrmoeNodes *nodes) {
-  lrmoeFree(nodes->of);
-}
-
-static int32_t membersOf(const struct lrmoeNodes *nodes, int32_t node) {
-  return nodes->firsts[node + 1] - nodes->firsts[node];
-}
-
-int32_t lrmoeNodeRelay(const struct lrmoeNodes *nodes, int32_t source,
-                       int32_t node) {
-  int32_t member = nodes->places[source] % membersOf(nodes, node);
-  return nodes->ranks[nodes->firsts[node] + member];
-}
+/* ---- Use ---- */
 
 int lrmoeWireIsDedup(const struct lrmoeStep *step) {
   return step->config.wire == lrmoeWireDedup ||
          step->config.wire == lrmoeWireNode;
+}
+
+lrmoeResult_t lrmoeNodeCheck(const struct lrmoeLayer *layer, lrmoeWire_t wire) {
+  const lrmoePlannerConfig_t *planner = &layer->planner->config;
+  if (wire != lrmoeWireNode || layer->nodes->numNodes == 1) return lrmoeSuccess;
+  LRMOE_REQUIRE(!planner->memoryBytes || planner->chargesRelays,
+                "wire node under the planner's memoryBytes, which leaves out "
+                "what relays hold: set its chargesRelays");
+  return lrmoeSuccess;
 }
 
 int lrmoeNodeIsUsed(const struct lrmoeStep *step) {
@@ -98,7 +54,7 @@ static void uniteRows(const struct lrmoeStep *step, int32_t node,
                       const struct notice *notice) {
   const struct lrmoeNodes *nodes = step->layer->nodes;
   const int32_t *members = nodes->ranks + nodes->firsts[node];
-  int32_t numMembers = membersOf(nodes, node);
+  int32_t numMembers = lrmoeNodeSize(nodes, node);
   int64_t numRows = 0;
   int32_t *list = notice->lists;
   for (int64_t t = 0; t < step->numTokens; t++)
@@ -142,7 +98,7 @@ static void uniteAll(const struct lrmoeStep *step, int64_t *marks,
     } else if (r == lrmoeNodeRelay(nodes, self, node)) {
       uniteRows(step, node, marks, to, &at);
       numRows = at.counts[0];
-      numCounts = 1 + membersOf(nodes, node);
+      numCounts = 1 + lrmoeNodeSize(nodes, node);
       for (int64_t m = 1; m < numCounts; m++)
         numListed += at.counts[m];
     }
@@ -198,7 +154,7 @@ static lrmoeResult_t exchangeCounts(struct lrmoeStep *step,
   const struct lrmoeNodes *nodes = step->layer->nodes;
   int64_t numRanks = step->plan->numRanks;
   int32_t node = nodes->of[step->layer->comm->rank];
-  int64_t each = 1 + membersOf(nodes, node);
+  int64_t each = 1 + lrmoeNodeSize(nodes, node);
   int64_t *block = NULL;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayNodeCounts,
                             numRanks + 1 + numRanks * each, &block));
@@ -219,7 +175,7 @@ static lrmoeResult_t layOutRelay(struct lrmoeStep *step, const int64_t *counts,
   struct lrmoeRelay *relay = &step->relay;
   const struct lrmoeNodes *nodes = step->layer->nodes;
   int64_t numRanks = step->plan->numRanks;
-  int32_t numMembers = membersOf(nodes, nodes->of[step->layer->comm->rank]);
+  int32_t numMembers = lrmoeNodeSize(nodes, nodes->of[step->layer->comm->rank]);
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayRelay,
                             numRanks + 2 + numMembers * numRanks,
                             &relay->rowOffsets));
@@ -249,7 +205,7 @@ static lrmoeResult_t placeLists(const struct lrmoeStep *step,
   const struct lrmoeRelay *relay = &step->relay;
   const struct lrmoeNodes *nodes = step->layer->nodes;
   int64_t numRanks = step->plan->numRanks;
-  int32_t numMembers = membersOf(nodes, nodes->of[step->layer->comm->rank]);
+  int32_t numMembers = lrmoeNodeSize(nodes, nodes->of[step->layer->comm->rank]);
   for (int64_t s = 0; s < numRanks; s++)
     for (int64_t m = 0; m < numMembers; m++) {
       int64_t first = relay->rowOffsets[s];
