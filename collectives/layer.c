@@ -209,8 +209,7 @@ static void freeLayer(struct lrmoeLayer *layer) {
   lrmoeBlockFree(layer->backend, &layer->forwardRows);
   lrmoeBlockFree(layer->backend, &layer->relayRows);
   layer->backend->expertClose(layer->experts);
-  if (layer->nodes) lrmoeNodesFree(layer->nodes);
-  lrmoeFree(layer->nodes);
+  lrmoeNodesFree(layer->nodes);
   lrmoeFree(layer->weights);
   lrmoeFree(layer->localExperts);
   lrmoeFree(layer);
@@ -223,13 +222,17 @@ static const char *gemmOf(const lrmoeLayerConfig_t *config) {
   return *wanted ? wanted : NULL;
 }
 
+static lrmoeResult_t makeNodes(struct lrmoeLayer *layer) {
+  const struct lrmoePlanner *planner = layer->planner;
+  return lrmoeNodesMake(planner->numRanks, planner->hosts, planner->domains,
+                        &layer->nodes);
+}
+
 /* The part that may fail on one rank alone. */
 static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
                                 struct lrmoeLayer *layer) {
   int32_t maxLocal = 0;
   LRMOE_CHECK(findLocalExperts(layer, &maxLocal));
-  LRMOE_CHECK(LRMOE_ALLOCATE(1, &layer->nodes));
-  LRMOE_CHECK(lrmoeNodesMake(layer->planner, layer->nodes));
   const struct lrmoeExpertShape shape = {config->hidden, config->ffn,
                                          config->dtype, config->activation,
                                          config->convention};
@@ -266,7 +269,10 @@ lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
   made->backend = comm->backend;
   made->planner = planner;
   takeConfig(&known, made);
-  lrmoeResult_t result = lrmoeCommSettle(comm, buildLayer(&known, made));
+  lrmoeResult_t result = lrmoeCommSettle(comm, makeNodes(made));
+  if (result == lrmoeSuccess) result = lrmoeNodeCheck(made, made->forwardWire);
+  if (result == lrmoeSuccess)
+    result = lrmoeCommSettle(comm, buildLayer(&known, made));
   if (result != lrmoeSuccess) {
     freeLayer(made);
     return result;

@@ -1,58 +1,5 @@
-/* Nodes: see node.h. */
+/* Which ranks hand rows on: see node.h. */
 #include "collectives/node.h"
-
-/* Hosts lie within domains, or domains within hosts. */
-static int areNear(const struct lrmoePlanner *planner, int32_t a, int32_t b) {
-  return planner->hosts[a] == planner->hosts[b] ||
-         planner->domains[a] == planner->domains[b];
-}
-
-static void numberNodes(const struct lrmoePlanner *planner,
-                        struct lrmoeNodes *nodes) {
-  for (int32_t r = 0; r < planner->numRanks; r++) {
-    int32_t near = 0;
-    while (near < r && !areNear(planner, near, r))
-      near++;
-    nodes->of[r] = near < r ? nodes->of[near] : nodes->numNodes++;
-  }
-}
-
-lrmoeResult_t lrmoeNodesMake(const struct lrmoePlanner *planner,
-                             struct lrmoeNodes *nodes) {
-  int64_t numRanks = planner->numRanks;
-  struct lrmoeNodes made = {0};
-  LRMOE_CHECK(LRMOE_ALLOCATE(4 * numRanks + 1, &made.of));
-  made.places = made.of + numRanks;
-  made.ranks = made.places + numRanks;
-  made.firsts = made.ranks + numRanks;
-  numberNodes(planner, &made);
-  int32_t next = 0;
-  for (int32_t n = 0; n < made.numNodes; n++) {
-    made.firsts[n] = next;
-    for (int32_t r = 0; r < planner->numRanks; r++) {
-      if (made.of[r] != n) continue;
-      made.places[r] = next - made.firsts[n];
-      made.ranks[next++] = r;
-    }
-  }
-  made.firsts[made.numNodes] = next;
-  *nodes = made;
-  return lrmoeSuccess;
-}
-
-void lrmoeNodesFree(struct lrmoeNodes *nodes) {
-  lrmoeFree(nodes->of);
-}
-
-int32_t lrmoeNodeSize(const struct lrmoeNodes *nodes, int32_t node) {
-  return nodes->firsts[node + 1] - nodes->firsts[node];
-}
-
-int32_t lrmoeNodeRelay(const struct lrmoeNodes *nodes, int32_t source,
-                       int32_t node) {
-  int32_t member = nodes->places[source] % lrmoeNodeSize(nodes, node);
-  return nodes->ranks[nodes->firsts[node] + member];
-}
 
 int lrmoeNodeIsNear(const struct lrmoeStep *step, int32_t rank) {
   const struct lrmoeNodes *nodes = step->layer->nodes;
@@ -75,6 +22,15 @@ int lrmoeNodeIsRelayed(const struct lrmoeStep *step, int32_t rank) {
 
 int lrmoeNodeIsUsed(const struct lrmoeLayer *layer, lrmoeWire_t wire) {
   return wire == lrmoeWireNode && layer->nodes->numNodes > 1;
+}
+
+lrmoeResult_t lrmoeNodeCheck(const struct lrmoeLayer *layer, lrmoeWire_t wire) {
+  const lrmoePlannerConfig_t *planner = &layer->planner->config;
+  if (!lrmoeNodeIsUsed(layer, wire)) return lrmoeSuccess;
+  LRMOE_REQUIRE(!planner->memoryBytes || planner->chargesRelays,
+                "wire node under the planner's memoryBytes, which leaves out "
+                "what relays hold: set its chargesRelays");
+  return lrmoeSuccess;
 }
 
 int lrmoeWireIsDedup(const struct lrmoeStep *step) {

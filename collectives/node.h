@@ -1,34 +1,14 @@
 /* Rows that cross between nodes once (lrmoeWireNode).
  *
- * A node is what ranks reach without a NIC: a host, or an NVLink domain where
- * that is larger.  A row that several ranks of another node need goes to one
- * of them, the relay of its source there, which hands it on; on the way home
- * the relay adds the node's rows before they leave.  Relays of the ranks of a
- * node differ, so that all NICs are used. */
+ * Nodes and their relays are the planner's (planner/nodes.h).  A row that
+ * several ranks of another node need goes to one of them, the relay of its
+ * source there, which hands it on; on the way home the relay adds the node's
+ * rows before they leave. */
 #ifndef LRMOE_COLLECTIVES_NODE_H
 #define LRMOE_COLLECTIVES_NODE_H
 
 #include "collectives/step.h"
-
-/* Ranks by node; part of the layer. */
-struct lrmoeNodes {
-  int32_t numNodes;
-  int32_t *of;     /* [G] node of a rank */
-  int32_t *places; /* [G] its place in it */
-  int32_t *firsts; /* [numNodes + 1] into ... */
-  int32_t *ranks;  /* [G] by node, ascending */
-};
-
-lrmoeResult_t lrmoeNodesMake(const struct lrmoePlanner *planner,
-                             struct lrmoeNodes *nodes);
-void lrmoeNodesFree(struct lrmoeNodes *nodes);
-
-/* Ranks of a node. */
-int32_t lrmoeNodeSize(const struct lrmoeNodes *nodes, int32_t node);
-
-/* Whom rank `source` gives its rows for a node that is not its own. */
-int32_t lrmoeNodeRelay(const struct lrmoeNodes *nodes, int32_t source,
-                       int32_t node);
+#include "planner/nodes.h"
 
 /* Whether `rank` is of this rank's node, ... */
 int lrmoeNodeIsNear(const struct lrmoeStep *step, int32_t rank);
@@ -41,6 +21,10 @@ int lrmoeNodeIsRelayed(const struct lrmoeStep *step, int32_t rank);
 
 /* Whether rows go by relays: the wire says so and there are nodes. */
 int lrmoeNodeIsUsed(const struct lrmoeLayer *layer, lrmoeWire_t wire);
+
+/* lrmoeInvalidArgument if they would, and the planner leaves out what relays
+ * hold though memory is limited. */
+lrmoeResult_t lrmoeNodeCheck(const struct lrmoeLayer *layer, lrmoeWire_t wire);
 
 /* A wire that carries a row per (token, rank), or fewer. */
 int lrmoeWireIsDedup(const struct lrmoeStep *step);

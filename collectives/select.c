@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "collectives/alpha.h"
 #include "collectives/device_route.h"
+#include "collectives/node.h"
 #include "collectives/replica.h"
 #include "collectives/reroute.h"
 #include "collectives/score.h"
@@ -63,6 +64,7 @@ static lrmoeResult_t checkBackward(const struct lrmoeLayer *layer,
                 "unknown scope %d", (int)config->scope);
   LRMOE_REQUIRE(config->wire >= lrmoeWireDedup && config->wire <= lrmoeWireNode,
                 "unknown wire %d", (int)config->wire);
+  LRMOE_CHECK(lrmoeNodeCheck(layer, config->wire));
   LRMOE_REQUIRE(layer->routerGrad != lrmoeRouterGradExecutor ||
                     config->wire == lrmoeWireDedup ||
                     config->wire == lrmoeWireNode,

@@ -876,6 +876,8 @@ typedef struct {
   lrmoeActivation_t activation;
   lrmoeRouterGrad_t routerGrad;
   lrmoeSavedState_t savedState;
+  int32_t chargesRelays; /* 1: what relays of lrmoeWireNode hold counts too */
+  int32_t reserved;
 } lrmoePlannerConfig_t;
 
 #define LRMOE_PLANNER_CONFIG_INITIALIZER                                      \
@@ -883,7 +885,7 @@ typedef struct {
     sizeof(lrmoePlannerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 1000000, 0,     \
         NULL, 0, lrmoePolicyFixed, lrmoeQuotaUniform, 0, 0, 0, 0, 0, 0, 0, 0, \
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 2, lrmoeRetainExact,           \
-        lrmoeSwiglu, lrmoeRouterGradKept, lrmoeSavedFull                      \
+        lrmoeSwiglu, lrmoeRouterGradKept, lrmoeSavedFull, 0, 0                \
   }
 
 /* Makes a planner for the ranks of topology, which the caller may destroy
@@ -956,10 +958,15 @@ lrmoeResult_t lrmoePlanDestroy(lrmoePlan_t plan);
  *             0 of savedState none, where every kept pair has them
  *   router    0 of kept; of owner a row H * b for each pair of the rank's
  *             tokens; of executor (f - x) * (H + F) * b: g of dropped pairs
+ *   relay     with chargesRelays p * 2H * b, in and out, p = pairs of the ranks
+ *             that it is the relay of, of experts that stand in its node: no
+ *             quota or split makes more pass.  Rank i of a node is the relay of
+ *             those that are i-th in theirs, modulo the ranks of its own.  0 of
+ *             a plan from totals, which do not say the sources
  * Forward pairs are split so that ranks are level; a rank's replicas do not
  * make its share of them smaller.
  * Forward and backward are different times: the peak is
- *   replicas + router + saved + max(forward, backward + moves),
+ *   replicas + router + relay + saved + max(forward, backward + moves),
  * where saved counts with forward whatever savedState is, and router of
  * executor counts with backward. */
 typedef struct {
@@ -969,6 +976,7 @@ typedef struct {
   int64_t backwardBytes;
   int64_t moveBytes;
   int64_t routerBytes;
+  int64_t relayBytes;
   int64_t peakBytes;
 } lrmoeRankMemory_t;
 
@@ -1100,11 +1108,13 @@ typedef enum {
  * masked    a row per routed pair, zero where dropped: the zero-masked
  *           baseline, for comparison
  * node      a row per (token, node) between nodes (hosts, or NVLink domains
- *           where these are larger, of the planner's topology): a rank of the
- *           node hands it on to the others, and adds their rows of dx, rounded
- *           once more, before they go back.  Moved rows of x go as in dedup.
- *           The route is the host's, which waits twice more on a device; what a
- *           relay holds no plan charges.  On one node as dedup, by messages */
+ *           where these are larger, of the planner's topology), of g and of x
+ *           that comes again: a rank of the node hands it on to the others, and
+ *           adds their rows of dx, rounded once more, before they go back.  The
+ *           route is the host's, which waits twice more on a device.  What
+ *           relays hold a plan charges with chargesRelays, without which it is
+ *           refused under memoryBytes.  On one node as dedup, by messages.  Of
+ *           forward: forwardWire of the layer */
 typedef enum {
   lrmoeWireDedup = 0,
   lrmoeWirePairwise = 1,
@@ -1421,10 +1431,8 @@ typedef struct {
   int64_t movedIn;          /* kept pairs that came here with x */
   int64_t nodeBytes;        /* rows of g that left this rank's node in B2; 0
                                with peers' windows on a device */
-  int64_t xNodeBytes;       /* and rows of x; 0 where lrmoeSelectPackSend did
-                               not wait */
-  int64_t forwardNodeBytes; /* rows of x that left it in F1 of the step's last
-                               lrmoeDispatch */
+  int64_t xNodeBytes;       /* and rows of x */
+  int64_t forwardNodeBytes; /* rows of x in F1 of the step's last forward */
 } lrmoeStepStats_t;
 
 #define LRMOE_STEP_STATS_INITIALIZER                                           \

@@ -60,6 +60,7 @@ static lrmoeResult_t checkModel(const lrmoePlannerConfig_t *config) {
   IN_RANGE(config, activation, lrmoeSwiglu, lrmoeGelu);
   IN_RANGE(config, routerGrad, lrmoeRouterGradKept, lrmoeRouterGradExecutor);
   IN_RANGE(config, savedState, lrmoeSavedFull, lrmoeSavedNone);
+  IN_RANGE(config, chargesRelays, 0, 1);
   LRMOE_REQUIRE(config->hidden || (!config->memoryBytes && !config->windowNs),
                 "planner config: %s needs hidden and ffn",
                 config->memoryBytes ? "memoryBytes" : "windowNs");
@@ -181,7 +182,7 @@ uint64_t lrmoePlannerConfigHash(const lrmoePlannerConfig_t *config) {
       config->hysteresisPpm,   config->materialiseNs, config->reduceNs,
       config->pairNs,          config->numPinned,     config->elementBytes,
       config->retain,          config->activation,    config->routerGrad,
-      config->savedState,      config->windowWork};
+      config->savedState,      config->windowWork,    config->chargesRelays};
   return lrmoeHash(lrmoeHash(0, scalars, sizeof scalars), config->pinned,
                    2 * (size_t)config->numPinned * sizeof(int32_t));
 }

@@ -21,6 +21,7 @@ struct lrmoeUnitBytes lrmoeUnitBytesOf(const lrmoePlannerConfig_t *config) {
       .saved = saved,
       .backward = (2 * h + 2 * f + width * f) * b + (isFull ? 0 : saved),
       .move = isFull ? saved : 0,
+      .relay = 2 * h * b,
       .replica = (config->weightBytes ? config->weightBytes : params * b) +
                  (config->gradBytes ? config->gradBytes : params * 4),
   };
@@ -47,7 +48,7 @@ static struct times timesOf(const struct lrmoePlanner *planner,
   const lrmoeRankMemory_t *m = &plan->memory[g];
   struct lrmoeUnitBytes unit = lrmoeUnitBytesOf(&planner->config);
   int64_t saved = lrmoeTimesBytes(plan->rankForward[g], unit.saved);
-  int64_t always = m->replicaBytes;
+  int64_t always = lrmoeAddBytes(m->replicaBytes, m->relayBytes);
   struct times times = {lrmoeAddBytes(m->forwardBytes, saved),
                         lrmoeAddBytes(m->backwardBytes, m->moveBytes)};
   times.backward = lrmoeAddBytes(times.backward, m->savedBytes);
@@ -80,8 +81,15 @@ static void fillRank(const struct lrmoePlanner *planner,
 static void fillMemory(const struct lrmoePlanner *planner,
                        struct lrmoePlan *plan) {
   struct lrmoeUnitBytes unit = lrmoeUnitBytesOf(&planner->config);
-  for (int32_t g = 0; g < plan->numRanks; g++)
-    plan->memory[g].replicaBytes = 0;
+  int64_t *passing = planner->passing;
+  if (passing && plan->demand)
+    lrmoeNodesPassing(planner->nodes, plan, passing + plan->numRanks, passing);
+  for (int32_t g = 0; g < plan->numRanks; g++) {
+    lrmoeRankMemory_t *m = &plan->memory[g];
+    m->replicaBytes = 0;
+    m->relayBytes =
+        passing && plan->demand ? lrmoeTimesBytes(passing[g], unit.relay) : 0;
+  }
   for (int32_t e = 0; e < plan->numExperts; e++)
     for (int32_t i = plan->instanceOffsets[e]; i < plan->instanceOffsets[e + 1];
          i++) {

@@ -14,6 +14,7 @@ struct lrmoeUnitBytes {
   int64_t move;     /* of a kept pair that moves; 0 of savedState none */
   int64_t dropped;  /* of a dropped pair in backward: routerGrad executor */
   int64_t replica;
+  int64_t relay; /* of a pair that may pass a relay: its row, in and out */
 };
 
 struct lrmoeUnitBytes lrmoeUnitBytesOf(const lrmoePlannerConfig_t *config);

@@ -59,6 +59,13 @@ static lrmoeResult_t fillModel(struct lrmoePlanner *planner,
   return LRMOE_ALLOCATE(2 * ranks * ranks, &planner->traffic);
 }
 
+static lrmoeResult_t fillNodes(struct lrmoePlanner *planner) {
+  LRMOE_CHECK(lrmoeNodesMake(planner->numRanks, planner->hosts,
+                             planner->domains, &planner->nodes));
+  return LRMOE_ALLOCATE(planner->numRanks + planner->nodes->numNodes,
+                        &planner->passing);
+}
+
 static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner,
                                  lrmoeTopology_t topology,
                                  const lrmoePlannerConfig_t *config) {
@@ -82,6 +89,7 @@ static lrmoeResult_t fillPlanner(struct lrmoePlanner *planner,
     planner->config.pinned = planner->work->pinned = planner->pinned;
     planner->work->numPinned = config->numPinned;
   }
+  if (config->chargesRelays) LRMOE_CHECK(fillNodes(planner));
   if (lrmoeRivalHas(config->policy))
     LRMOE_CHECK(lrmoeLayoutCreate(numRanks, config->numExperts, config->slots,
                                   planner->homes, &planner->layout));
@@ -127,6 +135,8 @@ lrmoeResult_t lrmoePlannerDestroy(lrmoePlanner_t planner) {
   lrmoeRetainRoomDestroy(planner->room);
   lrmoePortsDestroy(planner->ports);
   lrmoeTopologyDestroy(planner->topology);
+  lrmoeNodesFree(planner->nodes);
+  lrmoeFree(planner->passing);
   lrmoeFree(planner->traffic);
   lrmoeFree(planner->trafficRoom);
   lrmoeFree(planner->pinned);

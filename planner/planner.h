@@ -9,7 +9,7 @@
 #ifndef LRMOE_PLANNER_PLANNER_H
 #define LRMOE_PLANNER_PLANNER_H
 
-#include "planner/plan.h"
+#include "planner/nodes.h"
 #include "planner/rivals/layout.h"
 #include "planner/work.h"
 
@@ -20,6 +20,8 @@ struct lrmoePlanner {
   int32_t *hosts;              /* [G] number of each rank's host */
   int32_t *domains;            /* [G] and of its NVLink domain */
   int32_t *pinned;             /* [numPinned, 2] */
+  struct lrmoeNodes *nodes;    /* where relays are charged, else NULL */
+  int64_t *passing;            /* [G] room for their pairs, then [numNodes] */
   struct lrmoeLayout *layout;  /* of the rivals, else NULL */
   int64_t *changedDemand;      /* [G, E] of policies that change it, or NULL */
   struct lrmoeRetainRoom

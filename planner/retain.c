@@ -81,6 +81,7 @@ static int64_t budgetOf(const struct fit *fit, int32_t g) {
   const lrmoeRankMemory_t *m = &fit->plan->memory[g];
   int64_t forward = fit->plan->rankForward[g];
   int64_t used = lrmoeAddBytes(m->replicaBytes, m->savedBytes);
+  used = lrmoeAddBytes(used, m->relayBytes);
   if (config->routerGrad == lrmoeRouterGradOwner)
     used = lrmoeAddBytes(used, m->routerBytes);
   used = lrmoeAddBytes(used, lrmoeTimesBytes(forward, fit->unit.dropped));

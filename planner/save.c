@@ -16,7 +16,7 @@
 #define SAVED_MAGIC 0x6e616c506f4d524cu
 
 enum {
-  savedVersion = 5
+  savedVersion = 6
 };
 
 struct savedHeader {
@@ -154,7 +154,8 @@ static lrmoeResult_t checkModel(const struct savedHeader *header,
   for (int32_t g = 0; header->hasModel && g < header->numRanks; g++) {
     const lrmoeRankMemory_t *m = &plan->memory[g];
     const int64_t parts[] = {m->forwardBytes,  m->savedBytes, m->replicaBytes,
-                             m->backwardBytes, m->moveBytes,  m->routerBytes};
+                             m->backwardBytes, m->moveBytes,  m->routerBytes,
+                             m->relayBytes};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
       if (parts[i] < 0 || parts[i] > m->peakBytes)
         return LRMOE_FAIL(lrmoeCorrupt,

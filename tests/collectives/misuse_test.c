@@ -318,6 +318,25 @@ static int giveBadConfigs(struct driver *d) {
 
 RANKS_TEST(configsOutOfRange, giveBadConfigs)
 
+/* Relays hold rows that a limit of memory does not know of. */
+static int limitMemory(struct driver *d) {
+  lrmoeLayerConfig_t config = smallLayer(d);
+  lrmoeLayer_t layer = NULL;
+  config.forwardWire = lrmoeWireNode;
+  d->planner->config.memoryBytes = 1 << 20;
+  for (int r = 0; r < 3; r++)
+    d->planner->hosts[r] = d->planner->domains[r] = r;
+  RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &config, &layer),
+              lrmoeInvalidArgument);
+  RANK_TRUE(d->self, strstr(lrmoeGetLastError(), "chargesRelays"));
+  d->planner->config.chargesRelays = 1;
+  RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &config, &layer));
+  RANK_OK(d->self, lrmoeLayerDestroy(layer));
+  return 0;
+}
+
+RANKS_TEST(relaysUnderALimit, limitMemory)
+
 /* A module that is not there breaks this rank's layer, so all ranks fail. */
 static int missGemm(struct driver *d) {
   lrmoeLayerConfig_t config = smallLayer(d);
@@ -361,6 +380,7 @@ int main(void) {
                                 weightsChangedSinceForward,
                                 handlesInUse,
                                 configsOutOfRange,
+                                relaysUnderALimit,
                                 gemmMissingOnOneRank};
   return suiteRunTests("misuse", tests, sizeof tests / sizeof *tests, 600);
 }

@@ -4,6 +4,7 @@
 #include "tools/common/stats.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const toolPolicyNames[toolNumPolicies + 1] = {
@@ -109,6 +110,34 @@ enum toolExit toolTopologyCheck(const char *file, int64_t copies, int numRanks,
   return toolGood;
 }
 
+/* Ranks that reach each other without a NIC have one number. */
+static lrmoeResult_t numberNodes(lrmoeTopology_t topology, int numRanks,
+                                 int32_t *nodes) {
+  lrmoeResult_t result = lrmoeSuccess;
+  for (int r = 0; r < numRanks; r++) {
+    nodes[r] = r;
+    for (int near = 0; near < r && nodes[r] == r; near++) {
+      lrmoeLink_t link;
+      result = lrmoeTopologyGetLink(topology, near, r, &link);
+      if (result != lrmoeSuccess) return result;
+      if (link.linkClass < lrmoeLinkNic) nodes[r] = nodes[near];
+    }
+  }
+  return result;
+}
+
+static enum toolExit findNodes(lrmoeTopology_t topology,
+                               struct toolPlanner *planner,
+                               struct toolError *error) {
+  if (!planner->config.chargesRelays) return toolGood;
+  planner->nodes = calloc((size_t)planner->numRanks, sizeof *planner->nodes);
+  if (!planner->nodes) return toolFail(error, toolRunFailed, "no memory");
+  lrmoeResult_t result =
+      numberNodes(topology, planner->numRanks, planner->nodes);
+  return result == lrmoeSuccess ? toolGood
+                                : toolCallFailed(result, "link", error);
+}
+
 enum toolExit toolPlannerMake(lrmoeTopology_t topology, int numRanks,
                               const lrmoePlannerConfig_t *config,
                               struct toolPlanner *planner,
@@ -117,12 +146,18 @@ enum toolExit toolPlannerMake(lrmoeTopology_t topology, int numRanks,
   lrmoeResult_t result = lrmoePlannerCreate(topology, config, &made.planner);
   if (result != lrmoeSuccess)
     return toolCallFailed(result, toolPolicyNames[config->policy], error);
+  enum toolExit code = findNodes(topology, &made, error);
+  if (code) {
+    toolPlannerFree(&made);
+    return code;
+  }
   *planner = made;
   return toolGood;
 }
 
 void toolPlannerFree(struct toolPlanner *planner) {
   lrmoePlannerDestroy(planner->planner);
+  free(planner->nodes);
   *planner = (struct toolPlanner){0};
 }
 
@@ -175,7 +210,8 @@ static enum toolExit verify(const struct asked *asked,
       .demand = asked->demand,
       .numRanks = asked->planner->numRanks,
       .isBestEffort = asked->input && asked->input->bestEffort,
-      .totals = asked->input ? asked->input->totals : NULL};
+      .totals = asked->input ? asked->input->totals : NULL,
+      .nodes = asked->planner->nodes};
   return toolPlanVerify(view, &origin, error);
 }
 

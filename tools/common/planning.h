@@ -35,6 +35,7 @@ struct toolPlanner {
   lrmoePlanner_t planner;
   lrmoePlannerConfig_t config;
   int numRanks;
+  int32_t *nodes; /* [numRanks] where relays are charged, else NULL */
 };
 
 /* numRanks ranks on so many hosts like the one that a file describes; with NULL

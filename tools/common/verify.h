@@ -15,6 +15,8 @@ struct toolPlanOrigin {
   int numRanks;
   int isBestEffort;      /* 1: limits may be exceeded if the view says so */
   const int64_t *totals; /* [E] that were given instead of demand, or NULL */
+  const int32_t *nodes;  /* [G] node of each rank, for what relays hold; NULL:
+                            that is not checked */
 };
 
 /* toolWrongData names what is wrong first, and where:

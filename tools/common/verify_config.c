@@ -74,6 +74,7 @@ struct rankCounts {
   int64_t instances;
   int64_t homes; /* by the config */
   int64_t own;   /* pairs of the rank's tokens */
+  int64_t relayed;
 };
 
 static int64_t rowBytes(const lrmoePlannerConfig_t *config, int64_t hidden,
@@ -112,14 +113,16 @@ static lrmoeRankMemory_t memoryOf(const lrmoePlannerConfig_t *config,
     memory.routerBytes = bytesOf((wide)counts->own * rowBytes(config, 1, 0));
   if (config->routerGrad == lrmoeRouterGradExecutor && forward > kept)
     memory.routerBytes = bytesOf((forward - kept) * rowBytes(config, 1, 1));
+  if (config->chargesRelays)
+    memory.relayBytes = bytesOf((wide)counts->relayed * rowBytes(config, 2, 0));
   int isExecutor = config->routerGrad == lrmoeRouterGradExecutor;
   wide inForward = (wide)memory.forwardBytes + saved;
   wide inBackward =
       (wide)memory.savedBytes + memory.backwardBytes + memory.moveBytes;
   if (isExecutor) inBackward += memory.routerBytes;
-  memory.peakBytes =
-      bytesOf((inForward > inBackward ? inForward : inBackward) +
-              (isExecutor ? 0 : memory.routerBytes) + memory.replicaBytes);
+  memory.peakBytes = bytesOf((inForward > inBackward ? inForward : inBackward) +
+                             (isExecutor ? 0 : memory.routerBytes) +
+                             memory.replicaBytes + memory.relayBytes);
   return memory;
 }
 
@@ -143,6 +146,39 @@ static void countRanks(const lrmoePlanView_t *view,
       rank->instances++;
     }
   }
+}
+
+/* How many of the ranks below `rank` are of its node. */
+static int32_t placeOf(const int32_t *nodes, int32_t rank) {
+  int32_t place = 0;
+  for (int32_t r = 0; r < rank; r++)
+    place += nodes[r] == nodes[rank];
+  return place;
+}
+
+static int standsIn(const lrmoePlanView_t *view, int32_t e,
+                    const int32_t *nodes, int32_t node) {
+  for (int32_t i = view->instanceOffsets[e]; i < view->instanceOffsets[e + 1];
+       i++)
+    if (nodes[view->instanceRanks[i]] == node) return 1;
+  return 0;
+}
+
+/* Pairs of the ranks that g is the relay of, of experts of its node. */
+static int64_t countRelayed(const lrmoePlanView_t *view, const int32_t *nodes,
+                            int32_t g) {
+  int32_t size = 0;
+  int64_t pairs = 0;
+  for (int32_t r = 0; r < view->numRanks; r++)
+    size += nodes[r] == nodes[g];
+  for (int32_t s = 0; s < view->numRanks; s++) {
+    if (nodes[s] == nodes[g] || placeOf(nodes, s) % size != placeOf(nodes, g))
+      continue;
+    for (int32_t e = 0; e < view->numExperts; e++)
+      if (standsIn(view, e, nodes, nodes[g]))
+        pairs += view->demand[(int64_t)s * view->numExperts + e];
+  }
+  return pairs;
 }
 
 static enum toolExit checkSlots(const lrmoePlanView_t *view,
@@ -192,14 +228,22 @@ static enum toolExit checkMemory(const lrmoePlanView_t *view,
   const lrmoePlannerConfig_t *config = origin->config;
   if (!config->hidden || !view->memory) return toolGood;
   for (int32_t g = 0; g < view->numRanks; g++) {
-    lrmoeRankMemory_t expected = memoryOf(config, &counts[g]);
     const lrmoeRankMemory_t *got = &view->memory[g];
+    int isKnown = config->chargesRelays && origin->nodes && view->demand;
+    struct rankCounts of = counts[g];
+    if (isKnown) of.relayed = countRelayed(view, origin->nodes, g);
+    lrmoeRankMemory_t expected = memoryOf(config, &of);
+    if (config->chargesRelays && !isKnown) {
+      expected.relayBytes = got->relayBytes;
+      expected.peakBytes += got->relayBytes;
+    }
     if (got->forwardBytes != expected.forwardBytes ||
         got->savedBytes != expected.savedBytes ||
         got->replicaBytes != expected.replicaBytes ||
         got->backwardBytes != expected.backwardBytes ||
         got->moveBytes != expected.moveBytes ||
         got->routerBytes != expected.routerBytes ||
+        got->relayBytes != expected.relayBytes ||
         got->peakBytes != expected.peakBytes)
       return WRONG("rank %d needs %" PRId64 " B by the formula and %" PRId64
                    " B by the plan, or their parts differ",

@@ -29,6 +29,7 @@ static void fillModel(lrmoePlannerConfig_t *config) {
   config->activation = (lrmoeActivation_t)s->activation;
   config->routerGrad = (lrmoeRouterGrad_t)s->routerGrad;
   config->savedState = (lrmoeSavedState_t)s->savedState;
+  config->chargesRelays = s->hasRelays;
   config->memoryBytes = llround(s->memoryGib * 0x1p30);
   config->windowNs = llround(s->windowUs * 1e3);
   config->windowWork = s->windowWork;
@@ -66,26 +67,15 @@ static enum toolExit openPlanner(lrmoeTopology_t topology, int32_t numExperts,
                          error);
 }
 
-static enum toolExit openTopology(lrmoeTopology_t *topology,
-                                  struct toolError *error) {
-  int numRanks = (int)planSettings.numRanks;
-  lrmoeTopologySource_t source = LRMOE_TOPOLOGY_SOURCE_INITIALIZER;
-  source.text = planSettings.topology;
-  lrmoeTopologyConfig_t config = LRMOE_TOPOLOGY_CONFIG_INITIALIZER;
-  config.sources = &source;
-  config.numSources = 1;
-  config.numRanks = numRanks;
-  lrmoeResult_t result = source.text ? lrmoeTopologyOpen(&config, topology)
-                                     : lrmoeTopologyCreate(numRanks, topology);
-  if (result == lrmoeSuccess) return toolGood;
-  return toolCallFailed(result, "topology", error);
-}
-
 enum toolExit planRivalsOpen(int32_t numExperts,
                              struct planRival rivals[toolNumPolicies],
                              struct toolError *error) {
   lrmoeTopology_t topology = NULL;
-  enum toolExit code = openTopology(&topology, error);
+  enum toolExit code = toolGood;
+  if (toolTopologyOpen(planSettings.topology, planSettings.copies,
+                       (int)planSettings.numRanks, &topology) != lrmoeSuccess)
+    return toolFail(error, toolBadInput, "topology: %.400s",
+                    lrmoeGetLastError());
   for (int i = 0; i < planSettings.numPolicies && code == toolGood; i++) {
     rivals[i].policy = planSettings.policies[i];
     code = openPlanner(topology, numExperts, &rivals[i], error);

@@ -19,6 +19,7 @@ struct planSettings planSettings = {
     .numRounds = 3,
     .retain = 1,
     .windowWork = 1 << 26,
+    .copies = 1,
     .gigabytesPerSecond = 50,
     .teraflops = 400,
     .policy = "lrmoe",
@@ -85,6 +86,9 @@ const struct toolArg planArgs[] = {
      .meta = "FILE",
      .help = "Machine of the ranks (hwloc or NCCL XML); without: ranks that "
              "share this machine's memory."},
+    {.name = "copies",
+     INTEGER(copies, 1, 1 << 16),
+     .help = "So many hosts like the topology's."},
     {.name = "experts",
      INTEGER(numExperts, 0, 1 << 20),
      .help = "Experts; 0: 64, or as many as --load has."},
@@ -116,6 +120,11 @@ const struct toolArg planArgs[] = {
     {.name = "saved",
      ENUM(savedState, savedNames),
      .help = "State between forward and backward."},
+    {.name = "relays",
+     .kind = toolArgFlag,
+     .value = &planSettings.hasRelays,
+     .help = "Charge what relays hold, which hand rows on between hosts "
+             "(lrmoeWireNode)."},
     {.name = "tolerance",
      REAL(tolerance, 0, 1),
      .help = "Peaks up to 1 + this over the mean are as good; fewer replicas "
@@ -180,6 +189,8 @@ static enum toolExit checkModel(struct toolError *error) {
   if (isLimited && !s->hidden)
     return toolFail(error, toolBadInput,
                     "--memory-gib and --window-us need --hidden and --ffn");
+  if (s->hasRelays && !s->hidden)
+    return toolFail(error, toolBadInput, "--relays needs --hidden and --ffn");
   if (s->isGrid && !isLimited)
     return toolFail(error, toolBadInput,
                     "--grid needs --memory-gib or --window-us");

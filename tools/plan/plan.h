@@ -32,6 +32,7 @@ struct planSettings {
   double memoryGib;
   double windowUs;
   int64_t windowWork;
+  int64_t copies;
   double capacityFactor;
   double tolerance;
   double balanced;
@@ -48,6 +49,7 @@ struct planSettings {
   int routerGrad;
   int savedState;
   int isGrid;
+  int hasRelays;
 
   lrmoePolicy_t policies[toolNumPolicies]; /* read from policy */
   int numPolicies;

@@ -40,6 +40,13 @@ static int64_t peakMemory(const lrmoePlanView_t *view) {
   return peak;
 }
 
+static int64_t mostRelayed(const lrmoePlanView_t *view) {
+  int64_t most = 0;
+  for (int32_t g = 0; g < view->numRanks; g++)
+    if (view->memory[g].relayBytes > most) most = view->memory[g].relayBytes;
+  return most;
+}
+
 /* What the table has no room for. */
 static void addToJson(struct toolJson *json, const struct toolPlan *plan) {
   const lrmoePlanView_t *view = &plan->view;
@@ -54,6 +61,8 @@ static void addToJson(struct toolJson *json, const struct toolPlan *plan) {
   toolJsonInt(json, "constraint_slack", view->constraintSlack);
   if (!view->memory) return;
   toolJsonInt(json, "peak_bytes", peakMemory(view));
+  if (planSettings.hasRelays)
+    toolJsonInt(json, "relay_bytes", mostRelayed(view));
   toolJsonInt(json, "comm_ns", view->commNs);
   toolJsonInt(json, "cross_node_bytes", view->crossNodeBytes);
 }
