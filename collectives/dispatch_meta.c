@@ -84,6 +84,17 @@ static void writeNotices(const struct lrmoeStep *step,
   }
 }
 
+/* Makes the rows that leave this rank those that relays get, and tells them. */
+static lrmoeResult_t tellRelays(struct lrmoeStep *step, const int64_t *offsets,
+                                char *out) {
+  struct lrmoeWay way = lrmoeDispatchWay(step);
+  struct lrmoeNotice notice;
+  LRMOE_CHECK(lrmoeNodeUnite(step, &way, 1, &notice));
+  step->outTokens = way.tokens;
+  writeNotices(step, &notice, offsets, out);
+  return lrmoeSuccess;
+}
+
 /* Counts of one source, [1 + the node's ranks]: of no more rows than pairs. */
 static lrmoeResult_t checkNotice(int32_t s, const int64_t *counts,
                                  int64_t numCounts, int64_t numPairs,
@@ -133,22 +144,6 @@ static lrmoeResult_t readNotices(struct lrmoeStep *step, const int64_t *offsets,
   struct lrmoeWay way = lrmoeDispatchWay(step);
   LRMOE_CHECK(lrmoeNodeLayOut(step, &way, 1, counts, listOffsets));
   return lrmoeNodeTake(step, &way, 1, lists);
-}
-
-/* Makes the rows that leave this rank the step's, and says it to relays. */
-static lrmoeResult_t routeRows(struct lrmoeStep *step,
-                               struct lrmoeNotice *notice) {
-  const struct lrmoeRowRoute route = {step->dest, step->layer->topk,
-                                      step->rowOffsets, step->rowTokens};
-  LRMOE_CHECK(lrmoeRouteRows(step, &route));
-  memcpy(step->outOffsets, step->rowOffsets,
-         (size_t)(step->plan->numRanks + 1) * sizeof *step->outOffsets);
-  step->outTokens = step->rowTokens;
-  if (!isRelayed(step)) return lrmoeSuccess;
-  struct lrmoeWay way = lrmoeDispatchWay(step);
-  LRMOE_CHECK(lrmoeNodeUnite(step, &way, 1, notice));
-  step->outTokens = way.tokens;
-  return lrmoeSuccess;
 }
 
 /* ---- The message ---- */
@@ -270,13 +265,23 @@ static lrmoeResult_t readMeta(struct lrmoeStep *step, const int64_t *offsets,
   return lrmoeSuccess;
 }
 
+/* A row per (token, executor). */
+static lrmoeResult_t routeRows(struct lrmoeStep *step) {
+  const struct lrmoeRowRoute route = {step->dest, step->layer->topk,
+                                      step->rowOffsets, step->rowTokens};
+  LRMOE_CHECK(lrmoeRouteRows(step, &route));
+  memcpy(step->outOffsets, step->rowOffsets,
+         (size_t)(step->plan->numRanks + 1) * sizeof *step->outOffsets);
+  step->outTokens = step->rowTokens;
+  return lrmoeSuccess;
+}
+
 lrmoeResult_t lrmoeDispatchMeta(struct lrmoeStep *step) {
   struct lrmoeComm *comm = step->layer->comm;
   int64_t numRanks = comm->numRanks;
-  struct lrmoeNotice notice;
   int64_t *sendOffsets = NULL;
   char *send = NULL;
-  LRMOE_CHECK(routeRows(step, &notice));
+  LRMOE_CHECK(routeRows(step));
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayMetaOffsets, 2 * (numRanks + 1),
                             &sendOffsets));
   int64_t *recvOffsets = sendOffsets + numRanks + 1;
@@ -287,7 +292,7 @@ lrmoeResult_t lrmoeDispatchMeta(struct lrmoeStep *step) {
                             &send));
   char *recv = send + sendOffsets[numRanks];
   writeMeta(step, sendOffsets, send);
-  if (isRelayed(step)) writeNotices(step, &notice, sendOffsets, send);
+  if (isRelayed(step)) LRMOE_CHECK(tellRelays(step, sendOffsets, send));
   const struct lrmoeExchange exchange = {send,        sendOffsets, recv,
                                          recvOffsets, 1,           0};
   LRMOE_CHECK(lrmoeExchangeHost(comm, &exchange, step->stream, NULL));

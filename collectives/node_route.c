@@ -80,7 +80,7 @@ static lrmoeResult_t reserveUnions(struct lrmoeStep *step,
                                    struct lrmoeNotice *notice) {
   int64_t numRanks = step->plan->numRanks;
   int64_t length = numRanks + 1;
-  int64_t numCounts = numWays * 2 * numRanks; /* at most */
+  int64_t numCounts = (int64_t)numWays * 2 * numRanks; /* at most */
   int64_t most = 0;
   int64_t *block = NULL;
   LRMOE_CHECK(LRMOE_RESERVE(
