@@ -2,10 +2,12 @@
  *
  * The executor adds the rows alpha * expert(x) of all its pairs of one token in
  * instance order; the source adds the ranks' rows in rank order; sums are fp32
- * and rounded once.  |phi| of
+ * and rounded once.  With forwardWire node relays add and round between, unless
+ * rows of pairs come home (router gradient owner), which go straight.  |phi| of
  * every pair goes home beside the rows: 4 bytes a pair that save the executor
  * from keeping phi, and let the source score alone in backward (paper 3.2). */
 #include "collectives/alpha.h"
+#include "collectives/dispatch.h"
 #include "collectives/replica.h"
 #include "collectives/route.h"
 #include "collectives/span.h"
@@ -89,19 +91,17 @@ static lrmoeResult_t takeNorms(struct lrmoeStep *step, const float *norms) {
   return lrmoeSuccess;
 }
 
-/* Sends the rows in `send`, by recvOffsets, and the norms home. */
+/* Sends rows, NULL for none, and the norms home. */
 static lrmoeResult_t sendHome(struct lrmoeStep *step,
-                              const int64_t *recvOffsets,
-                              const int64_t *sendOffsets, void *back) {
-  struct lrmoeLayer *layer = step->layer;
+                              const struct lrmoeExchange *rows) {
   float *normsSent = NULL;
   float *norms = NULL;
   LRMOE_CHECK(packNorms(step, &normsSent, &norms));
-  const struct lrmoeExchange exchanges[] = {
-      {layer->send.data, recvOffsets, back, sendOffsets, layer->rowBytes, 0},
-      {normsSent, step->recvOffsets, norms, step->sendOffsets, sizeof(float),
-       0}};
-  LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges, 2, step->stream, NULL));
+  struct lrmoeExchange exchanges[2] = {{normsSent, step->recvOffsets, norms,
+                                        step->sendOffsets, sizeof(float), 0}};
+  if (rows) exchanges[1] = *rows;
+  LRMOE_CHECK(lrmoeExchangeRun(step->layer->comm, exchanges, rows ? 2 : 1,
+                               step->stream, NULL));
   return takeNorms(step, norms);
 }
 
@@ -118,12 +118,29 @@ static lrmoeResult_t combinePairs(struct lrmoeStep *step, void *y) {
                                    layer->type,
                                    layer->send.data};
   LRMOE_RUN(layer->backend, gather, &pack, step->stream);
-  LRMOE_CHECK(
-      sendHome(step, step->recvOffsets, step->sendOffsets, step->ownerRows));
+  const struct lrmoeExchange rows = {layer->send.data, step->recvOffsets,
+                                     step->ownerRows,  step->sendOffsets,
+                                     layer->rowBytes,  0};
+  LRMOE_CHECK(sendHome(step, &rows));
   return lrmoeAlphaCombine(step, y);
 }
 
-/* A row per (token, rank), which the source adds. */
+/* The executors' sums home, by relays or each by itself. */
+static lrmoeResult_t sendSums(struct lrmoeStep *step) {
+  struct lrmoeLayer *layer = step->layer;
+  const struct lrmoeExchange rows = {layer->send.data, step->recvRowOffsets,
+                                     layer->back.data, step->outOffsets,
+                                     layer->rowBytes,  0};
+  if (!lrmoeNodeIsUsed(layer, layer->forwardWire)) return sendHome(step, &rows);
+  struct lrmoeWay way = lrmoeDispatchWay(step);
+  int64_t bytes = 0; /* no figure of the stats */
+  way.sourceRows = layer->back.data;
+  way.executorRows = layer->send.data;
+  LRMOE_CHECK(sendHome(step, NULL));
+  return lrmoeNodeReturn(step, &way, &bytes);
+}
+
+/* A row per (token, rank), which the source adds; relays add theirs before. */
 static lrmoeResult_t combine(struct lrmoeStep *step, void *y) {
   struct lrmoeLayer *layer = step->layer;
   int32_t numRanks = step->plan->numRanks;
@@ -131,12 +148,11 @@ static lrmoeResult_t combine(struct lrmoeStep *step, void *y) {
       lrmoeBlockRowLists, step->instanceOffsets[step->numInstances],
       step->device.xRow, step->recvRowOffsets[numRanks]};
   const struct lrmoeLists source = {lrmoeBlockTokenLists,
-                                    step->rowOffsets[numRanks],
+                                    step->outOffsets[numRanks],
                                     step->device.rowTokens, step->numTokens};
   LRMOE_CHECK(lrmoeSumRows(step, &executor, layer->pairRows.data, NULL,
                            layer->send.data));
-  LRMOE_CHECK(
-      sendHome(step, step->recvRowOffsets, step->rowOffsets, layer->back.data));
+  LRMOE_CHECK(sendSums(step));
   return lrmoeSumRows(step, &source, layer->back.data, NULL, y);
 }
 

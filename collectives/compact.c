@@ -30,112 +30,6 @@ lrmoeResult_t lrmoeCompactTokenLists(struct lrmoeStep *step) {
   return lrmoeListsMake(step, &lists, &step->tokenLists);
 }
 
-lrmoeResult_t lrmoeCompactWords(struct lrmoeStep *step, int isMovedOnly,
-                                struct lrmoeWords *words) {
-  int64_t numRanks = step->plan->numRanks;
-  int64_t first = isMovedOnly ? 1 : 0;
-  int64_t each = isMovedOnly ? 1 : 2; /* lists of an instance and a source */
-  int64_t most = numRanks * step->numInstances * each;
-  /* A second upload of one array waits for the first. */
-  enum lrmoeStepArray array =
-      isMovedOnly ? lrmoeArrayMovedWords : lrmoeArrayWordPieces;
-  int64_t *from = NULL;
-  int64_t count = 0;
-  int64_t wire = 0;
-  *words = (struct lrmoeWords){.numPieces = most};
-  LRMOE_CHECK(LRMOE_RESERVE(step, array, 3 * most, &from));
-  for (int64_t s = 0; s < numRanks; s++)
-    for (int64_t j = first; j < 2 * (int64_t)step->numInstances;
-         j += 2 / each, count++) {
-      const int64_t *list = &step->keptSegments[j * numRanks + s];
-      int64_t length = list[1] - list[0];
-      from[count] = list[0];
-      from[most + count] = wire;
-      from[2 * most + count] = length;
-      wire += length;
-      if (length > words->maxWords) words->maxWords = length;
-    }
-  LRMOE_CHECK(LRMOE_UPLOAD(step, array, 3 * most, from, &words->handoff));
-  words->wire = words->handoff + most;
-  words->counts = words->wire + most;
-  return lrmoeSuccess;
-}
-
-/* Device: tokens of the rows of x that this rank sends. */
-static lrmoeResult_t uploadXTokens(struct lrmoeStep *step, int64_t **tokens) {
-  if (step->route.flags) return lrmoeDeviceRouteXTokens(step, tokens);
-  return LRMOE_UPLOAD(step, lrmoeArrayXTokens,
-                      step->xOffsets[step->plan->numRanks], step->xTokens,
-                      tokens);
-}
-
-/* Rows of x that are needed again, behind the rows of g in the send region
- * (which begins at row `first`). */
-static lrmoeResult_t packX(struct lrmoeStep *step, const void *x,
-                           int64_t first) {
-  struct lrmoeLayer *layer = step->layer;
-  int64_t numSent = step->xOffsets[step->plan->numRanks];
-  int64_t numReceived = step->xRecvOffsets[step->plan->numRanks];
-  int64_t *tokens = NULL;
-  LRMOE_CHECK(lrmoeBlockReserve(layer->backend,
-                                (size_t)(numReceived * layer->rowBytes),
-                                step->stream, &layer->movedX));
-  LRMOE_CHECK(uploadXTokens(step, &tokens));
-  const struct lrmoeGather pack = {{x, tokens, layer->type, layer->hidden},
-                                   numSent,
-                                   layer->type,
-                                   (char *)layer->send.data +
-                                       first * layer->rowBytes};
-  LRMOE_RUN(layer->backend, gather, &pack, step->stream);
-  lrmoeMeterAdd(&step->meter, (numSent + numReceived) * layer->rowBytes);
-  step->handoff.movedX = layer->movedX.data;
-  return lrmoeSuccess;
-}
-
-/* Alphas of pairs that come with x, into `send`. */
-static lrmoeResult_t gatherAlpha(struct lrmoeStep *step, float *send) {
-  int32_t numRanks = step->plan->numRanks;
-  int64_t numSent = step->alphaOffsets[numRanks];
-  int64_t *places = NULL;
-  int64_t *device = NULL;
-  LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayWordsOut, numSent, &places));
-  int64_t count = 0;
-  for (int64_t i = 0; i < step->keptOffsets[numRanks] && numSent; i++)
-    if (lrmoeCompactComesWithX(step, step->sorted[step->keptWire[i]]))
-      places[count++] = step->keptWire[i];
-  LRMOE_CHECK(LRMOE_UPLOAD(step, lrmoeArrayWordsOut, count, places, &device));
-  LRMOE_RUN(step->layer->backend, gatherWords, count, device,
-            step->device.sortedWeights, send, step->stream);
-  return lrmoeSuccess;
-}
-
-/* Alphas of pairs that come with x: those sent, and room for those received. */
-static lrmoeResult_t packAlpha(struct lrmoeStep *step, float **send,
-                               float **recv) {
-  int32_t numRanks = step->plan->numRanks;
-  int64_t numSent = step->alphaOffsets[numRanks];
-  int64_t numReceived = step->alphaRecvOffsets[numRanks];
-  LRMOE_CHECK(lrmoeStepReserveBlock(
-      step, lrmoeBlockWords, (numSent + numReceived) * (int64_t)sizeof(float),
-      send));
-  *recv = *send + numSent;
-  if (step->route.flags) return lrmoeDeviceRouteAlphas(step, *send);
-  return gatherAlpha(step, *send);
-}
-
-/* Puts the alphas that came, by (source, instance), into the handoff. */
-static lrmoeResult_t placeAlpha(struct lrmoeStep *step, const float *recv,
-                                float *weights) {
-  struct lrmoeWords words;
-  if (!step->alphaRecvOffsets[step->plan->numRanks]) return lrmoeSuccess;
-  LRMOE_CHECK(lrmoeCompactWords(step, 1, &words));
-  const struct lrmoePieces pieces = {
-      words.numPieces, words.maxWords, words.wire, words.handoff,
-      words.counts,    recv,           weights};
-  LRMOE_RUN(step->layer->backend, copyPieces, &pieces, step->stream);
-  return lrmoeSuccess;
-}
-
 /* The handoff as the backend sees it; alphas of moved pairs come later. */
 static lrmoeResult_t uploadHandoff(struct lrmoeStep *step, float **weights) {
   lrmoeHandoff_t *handoff = &step->handoff;
@@ -156,33 +50,80 @@ static lrmoeResult_t uploadHandoff(struct lrmoeStep *step, float **weights) {
   return lrmoeSuccess;
 }
 
-/* The exchange of B2: what `first` says (rows of g, or counts, or nothing),
- * rows of x and alphas, in one group; the handoff is whole then. */
-static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
-                                  int64_t xFirst,
-                                  const struct lrmoeExchange *first) {
+/* Whether rows of x, and alphas, may come again. */
+static int mayComeAgain(const struct lrmoeStep *step) {
+  return step->layer->savedState == lrmoeSavedNone || lrmoeStepMayMove(step);
+}
+
+/* Rows of g, and of x behind them in the send region, from row `first` on; how
+ * many ways these are. */
+static int makeWays(const struct lrmoeStep *step, int64_t first,
+                    struct lrmoeWay *ways) {
+  const struct lrmoeLayer *layer = step->layer;
+  ways[0] = (struct lrmoeWay){step->backOffsets,     step->backTokens,
+                              step->backRecvOffsets, layer->send.data,
+                              layer->recv.data,      lrmoeRelayRows};
+  ways[1] = (struct lrmoeWay){
+      step->xOffsets,     step->xTokens,
+      step->xRecvOffsets, (char *)layer->send.data + first * layer->rowBytes,
+      layer->movedX.data, lrmoeRelayX};
+  return mayComeAgain(step) ? 2 : 1;
+}
+
+/* Makes the rows that go to relays the step's. */
+static lrmoeResult_t routeRelays(struct lrmoeStep *step) {
+  struct lrmoeWay ways[lrmoeNumRelays];
+  LRMOE_CHECK(lrmoeNodeRoute(step, ways, makeWays(step, 0, ways)));
+  step->backTokens = ways[0].tokens;
+  step->packTokens = ways[0].tokens;
+  step->xTokens = ways[1].tokens;
+  return lrmoeSuccess;
+}
+
+/* What goes from rank to rank in B2 beside `first`: rows of x and alphas, or
+ * alphas alone where rows go by relays. */
+static lrmoeResult_t runExchanges(struct lrmoeStep *step, int64_t xFirst,
+                                  const struct lrmoeExchange *first,
+                                  const struct lrmoeExchange *alphas) {
   struct lrmoeLayer *layer = step->layer;
-  float *sent = NULL;
-  float *received = NULL;
-  float *weights = step->route.weights;
-  LRMOE_CHECK(packX(step, x, xFirst));
-  LRMOE_CHECK(packAlpha(step, &sent, &received));
   const struct lrmoeExchange exchanges[] = {
       *first,
       {(char *)layer->send.data + xFirst * layer->rowBytes, step->xOffsets,
        layer->movedX.data, step->xRecvOffsets, layer->rowBytes, 0},
-      {sent, step->alphaOffsets, received, step->alphaRecvOffsets,
-       sizeof(float), 0}};
+      *alphas};
   int numFirst = first->sendOffsets ? 0 : 1;
-  int hasMore = layer->savedState == lrmoeSavedNone || lrmoeStepMayMove(step);
-  if (!numFirst || hasMore)
-    LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges + numFirst,
-                                 3 - numFirst, step->stream,
-                                 &step->stats.rowBytes));
+  if (lrmoeNodeIsUsed(layer, step->config.wire)) {
+    struct lrmoeWay ways[lrmoeNumRelays];
+    int numWays = makeWays(step, xFirst, ways);
+    for (int w = 0; w < numWays; w++)
+      LRMOE_CHECK(lrmoeNodeSend(step, &ways[w], &step->stats.rowBytes));
+    numFirst = 2;
+  }
+  if (numFirst && !mayComeAgain(step)) return lrmoeSuccess;
+  return lrmoeExchangeRun(layer->comm, exchanges + numFirst, 3 - numFirst,
+                          step->stream, &step->stats.rowBytes);
+}
+
+/* The exchange of B2: what `first` says (rows of g, or counts, or nothing),
+ * rows of x and alphas, in one group, or by relays; the handoff is whole then.
+ */
+static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
+                                  int64_t xFirst,
+                                  const struct lrmoeExchange *first) {
+  float *sent = NULL;
+  float *received = NULL;
+  float *weights = step->route.weights;
+  LRMOE_CHECK(lrmoeCompactPackX(step, x, xFirst));
+  LRMOE_CHECK(lrmoeCompactPackAlpha(step, &sent, &received));
+  const struct lrmoeExchange alphas = {sent,          step->alphaOffsets,
+                                       received,      step->alphaRecvOffsets,
+                                       sizeof(float), 0};
+  LRMOE_CHECK(runExchanges(step, xFirst, first, &alphas));
   if (!step->route.flags) LRMOE_CHECK(uploadHandoff(step, &weights));
-  LRMOE_CHECK(placeAlpha(step, received, weights));
+  LRMOE_CHECK(lrmoeCompactPlaceAlpha(step, received, weights));
+  step->stats.xNodeBytes = lrmoeNodeBytes(step, step->xOffsets);
   lrmoeMeterAdd(&step->meter,
-                -step->xOffsets[step->plan->numRanks] * layer->rowBytes);
+                -step->xOffsets[step->plan->numRanks] * step->layer->rowBytes);
   return lrmoeSuccess;
 }
 
@@ -241,11 +182,11 @@ static lrmoeResult_t gatherG(struct lrmoeStep *step, const void *g) {
 static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
                                 const void *g) {
   struct lrmoeLayer *layer = step->layer;
-  int isRelayed = lrmoeNodeIsUsed(step);
+  int isRelayed = lrmoeNodeIsUsed(layer, step->config.wire);
   LRMOE_CHECK(lrmoeCompactRoute(step));
-  if (isRelayed) LRMOE_CHECK(lrmoeNodeRoute(step));
+  if (isRelayed) LRMOE_CHECK(routeRelays(step));
   int64_t numRows = step->backOffsets[step->plan->numRanks];
-  step->stats.nodeBytes = lrmoeNodeBytes(step);
+  step->stats.nodeBytes = lrmoeNodeBytes(step, step->backOffsets);
   LRMOE_CHECK(lrmoeWireIsDedup(step) ? spreadG(step, g) : gatherG(step, g));
   lrmoeMeterAdd(&step->meter,
                 (numRows + step->handoff.numRows) * layer->rowBytes);
@@ -253,7 +194,6 @@ static lrmoeResult_t sendStaged(struct lrmoeStep *step, const void *x,
       layer->send.data, isRelayed ? NULL : step->backOffsets,
       layer->recv.data, step->backRecvOffsets,
       layer->rowBytes,  0};
-  if (isRelayed) LRMOE_CHECK(lrmoeNodeSend(step));
   LRMOE_CHECK(exchangeRows(step, x, numRows, &exchange));
   lrmoeMeterAdd(&step->meter, -numRows * layer->rowBytes);
   step->handoff.g = layer->recv.data;
@@ -321,7 +261,7 @@ static lrmoeResult_t sendFused(struct lrmoeStep *step, const void *x,
   struct lrmoeLayer *layer = step->layer;
   int64_t numRanks = layer->comm->numRanks;
   LRMOE_CHECK(lrmoeCompactRoute(step));
-  step->stats.nodeBytes = lrmoeNodeBytes(step);
+  step->stats.nodeBytes = lrmoeNodeBytes(step, step->backOffsets);
   LRMOE_CHECK(pushG(step, g));
   int64_t *counts = NULL; /* sent [G], received [G], 0 .. G */
   LRMOE_CHECK(
@@ -360,7 +300,8 @@ static lrmoeResult_t sendDevice(struct lrmoeStep *step, const void *x,
 
 static lrmoeResult_t sendFast(struct lrmoeStep *step, const void *x,
                               const void *g) {
-  if (lrmoeNodeIsUsed(step)) return sendStaged(step, x, g);
+  if (lrmoeNodeIsUsed(step->layer, step->config.wire))
+    return sendStaged(step, x, g);
   if (step->layer->recv.peers) return sendFused(step, x, g);
   if (lrmoeFusedIsPossible(step)) return sendDevice(step, x, g);
   return sendStaged(step, x, g);

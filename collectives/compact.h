@@ -30,6 +30,19 @@ int lrmoeCompactComesWithX(const struct lrmoeStep *step, int64_t pair);
 lrmoeResult_t lrmoeCompactWords(struct lrmoeStep *step, int isMovedOnly,
                                 struct lrmoeWords *words);
 
+/* Rows of x that are needed again, into the send region from row `first` on, and
+ * room for those that come. */
+lrmoeResult_t lrmoeCompactPackX(struct lrmoeStep *step, const void *x,
+                                int64_t first);
+
+/* Device: alphas of pairs that come with x, and room for those that come ... */
+lrmoeResult_t lrmoeCompactPackAlpha(struct lrmoeStep *step, float **send,
+                                    float **recv);
+
+/* ... which this puts, by (source, instance), into the handoff. */
+lrmoeResult_t lrmoeCompactPlaceAlpha(struct lrmoeStep *step, const float *recv,
+                                     float *weights);
+
 /* Rows of a region that belong to one peer when peers write into it. */
 int64_t lrmoeWindowStride(const struct lrmoeRegion *region, int numRanks);
 

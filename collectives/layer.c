@@ -49,6 +49,10 @@ static lrmoeResult_t checkConfig(const lrmoeLayerConfig_t *config) {
                 config->overlapsReturn);
   LRMOE_REQUIRE(config->packsX == 0 || config->packsX == 1,
                 "packsX is %d: 0 or 1 is needed", config->packsX);
+  LRMOE_REQUIRE(config->forwardWire == lrmoeWireDedup ||
+                    config->forwardWire == lrmoeWireNode,
+                "forwardWire is %d: lrmoeWireDedup or lrmoeWireNode is needed",
+                (int)config->forwardWire);
   if (config->tensorShards != 0 && config->tensorShards != 1)
     return LRMOE_FAIL(lrmoeUnsupported,
                       "tensorShards is %d: experts that are split over ranks "
@@ -78,6 +82,7 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
   layer->routerGrad = config->routerGrad;
   layer->overlapsReturn = config->overlapsReturn;
   layer->packsX = config->packsX;
+  layer->forwardWire = config->forwardWire;
   layer->gatherRanks = lrmoeParamGet(lrmoeParamGatherRanks);
   if (!layer->gatherRanks) layer->gatherRanks = layer->backend->isHost ? 4 : 16;
   layer->rowBytes = config->hidden * (int64_t)lrmoeTypeBytes(config->dtype);
@@ -92,7 +97,8 @@ static void takeConfig(const lrmoeLayerConfig_t *config,
                             (int64_t)config->convention,
                             (int64_t)config->routerGrad,
                             (int64_t)config->savedState,
-                            config->overlapsReturn};
+                            config->overlapsReturn,
+                            (int64_t)config->forwardWire};
   layer->hash = lrmoeHash(layer->planner->hash, agreed, sizeof agreed);
 }
 
@@ -201,6 +207,7 @@ static void freeLayer(struct lrmoeLayer *layer) {
   lrmoeBlockFree(layer->backend, &layer->movedX);
   lrmoeBlockFree(layer->backend, &layer->packedX);
   lrmoeBlockFree(layer->backend, &layer->forwardRows);
+  lrmoeBlockFree(layer->backend, &layer->relayRows);
   layer->backend->expertClose(layer->experts);
   lrmoeNodesFree(layer->nodes);
   lrmoeFree(layer->weights);
@@ -215,13 +222,17 @@ static const char *gemmOf(const lrmoeLayerConfig_t *config) {
   return *wanted ? wanted : NULL;
 }
 
+static lrmoeResult_t makeNodes(struct lrmoeLayer *layer) {
+  const struct lrmoePlanner *planner = layer->planner;
+  return lrmoeNodesMake(planner->numRanks, planner->hosts, planner->domains,
+                        &layer->nodes);
+}
+
 /* The part that may fail on one rank alone. */
 static lrmoeResult_t buildLayer(const lrmoeLayerConfig_t *config,
                                 struct lrmoeLayer *layer) {
   int32_t maxLocal = 0;
   LRMOE_CHECK(findLocalExperts(layer, &maxLocal));
-  LRMOE_CHECK(lrmoeNodesMake(layer->planner->numRanks, layer->planner->hosts,
-                             layer->planner->domains, &layer->nodes));
   const struct lrmoeExpertShape shape = {config->hidden, config->ffn,
                                          config->dtype, config->activation,
                                          config->convention};
@@ -258,7 +269,10 @@ lrmoeResult_t lrmoeLayerCreate(lrmoeComm_t comm, lrmoePlanner_t planner,
   made->backend = comm->backend;
   made->planner = planner;
   takeConfig(&known, made);
-  lrmoeResult_t result = lrmoeCommSettle(comm, buildLayer(&known, made));
+  lrmoeResult_t result = lrmoeCommSettle(comm, makeNodes(made));
+  if (result == lrmoeSuccess) result = lrmoeNodeCheck(made, made->forwardWire);
+  if (result == lrmoeSuccess)
+    result = lrmoeCommSettle(comm, buildLayer(&known, made));
   if (result != lrmoeSuccess) {
     freeLayer(made);
     return result;

@@ -52,6 +52,7 @@ struct lrmoeLayer {
   lrmoeWeightConvention_t convention;
   lrmoeSavedState_t savedState;
   lrmoeRouterGrad_t routerGrad;
+  lrmoeWire_t forwardWire;
   int64_t gatherRanks; /* LRMOE_GATHER_RANKS when the layer was made */
   uint64_t hash;       /* of config and planner: ranks compare it in round F0 */
 
@@ -76,6 +77,7 @@ struct lrmoeLayer {
   struct lrmoeBlock movedX;      /* rows of x that came again in backward */
   struct lrmoeBlock packedX;     /* [handoff, H] all that kept pairs need */
   struct lrmoeBlock forwardRows; /* rows of x in forward, state none */
+  struct lrmoeBlock relayRows;   /* of one call: rows in and out of a relay */
   struct lrmoeStep *active;      /* whose backward uses the regions now */
 
   struct lrmoeFused *fused; /* windows on a device (fused.h), or NULL */

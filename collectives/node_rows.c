@@ -1,196 +1,182 @@
 /* Rows by relays: see node.h.
  *
- * Two groups each way.  Messages of one group between two ranks are posted in
- * the same order on both: rows of the ranks themselves, then those that are
- * relayed, by source. */
+ * Two groups each way: between nodes, with the rows that stay in a node beside
+ * them, and between relays and their nodes.  Messages of one group between two
+ * ranks are posted in the same order on both: relayed ones by source. */
 #include "collectives/node.h"
 #include "collectives/route.h"
 #include "collectives/span.h"
 
-/* Rows at `base` as this rank's end of messages. */
-struct rows {
+/* Messages of a way that are posted in one group. */
+struct leg {
   struct lrmoeStep *step;
-  char *base;
-  int64_t *bytes; /* adds up what goes to other ranks */
+  const struct lrmoeWay *way;
+  const struct lrmoeRelay *relay;
+  char *relayRows; /* device, by source */
+  char *relayOut;  /* device, by rank of the node and source */
+  int isHome;      /* from executors to sources */
+  int64_t *bytes;  /* adds up what goes to other ranks */
 };
 
-static lrmoeResult_t sendRows(const struct rows *rows, const int64_t *range,
-                              int32_t to) {
-  const struct lrmoeLayer *layer = rows->step->layer;
+/* Rows [range[0], range[1]) of `rows`, to or from a peer. */
+typedef lrmoeResult_t postRows(const struct leg *leg, char *rows,
+                               const int64_t *range, int32_t peer);
+
+static lrmoeResult_t sendRows(const struct leg *leg, char *rows,
+                              const int64_t *range, int32_t to) {
+  const struct lrmoeLayer *layer = leg->step->layer;
   int64_t bytes = (range[1] - range[0]) * layer->rowBytes;
-  if (to != layer->comm->rank) *rows->bytes += bytes;
-  return layer->comm->transport->send(rows->base + range[0] * layer->rowBytes,
+  if (to != layer->comm->rank) *leg->bytes += bytes;
+  return layer->comm->transport->send(rows + range[0] * layer->rowBytes,
                                       (size_t)bytes, lrmoeUint8, to,
-                                      layer->comm->nccl, rows->step->stream);
+                                      layer->comm->nccl, leg->step->stream);
 }
 
-static lrmoeResult_t recvRows(const struct rows *rows, const int64_t *range,
-                              int32_t from) {
-  const struct lrmoeLayer *layer = rows->step->layer;
+static lrmoeResult_t recvRows(const struct leg *leg, char *rows,
+                              const int64_t *range, int32_t from) {
+  const struct lrmoeLayer *layer = leg->step->layer;
   int64_t bytes = (range[1] - range[0]) * layer->rowBytes;
-  return layer->comm->transport->recv(rows->base + range[0] * layer->rowBytes,
+  return layer->comm->transport->recv(rows + range[0] * layer->rowBytes,
                                       (size_t)bytes, lrmoeUint8, from,
-                                      layer->comm->nccl, rows->step->stream);
+                                      layer->comm->nccl, leg->step->stream);
 }
 
-static int32_t nodeOf(const struct lrmoeStep *step, int32_t rank) {
-  return step->layer->nodes->of[rank];
-}
+/* Rows by peer, and which peers have some. */
+struct end {
+  char *rows;
+  const int64_t *offsets;
+  int (*has)(const struct lrmoeStep *step, int32_t peer);
+};
 
-static int32_t ownNode(const struct lrmoeStep *step) {
-  return nodeOf(step, step->layer->comm->rank);
-}
-
-/* Whether this rank sends rows to `peer` as source. */
-static int isPeer(const struct lrmoeStep *step, int32_t peer) {
-  int32_t node = nodeOf(step, peer);
-  return node == ownNode(step) ||
-         lrmoeNodeRelay(step->layer->nodes, step->layer->comm->rank, node) ==
-             peer;
-}
-
-/* ---- Between a source, its node, and its relays ---- */
-
-static lrmoeResult_t postOut(struct lrmoeStep *step, int64_t *bytes) {
-  struct lrmoeLayer *layer = step->layer;
-  const struct lrmoeComm *comm = layer->comm;
-  const struct rows sent = {step, layer->send.data, bytes};
-  const struct rows received = {step, layer->recv.data, bytes};
-  const struct rows relayed = {step, step->relay.rows, bytes};
+static lrmoeResult_t postEnds(const struct leg *leg, const struct end *source,
+                              const struct end *sink) {
+  const struct end *out = leg->isHome ? sink : source;
+  const struct end *in = leg->isHome ? source : sink;
+  const struct lrmoeComm *comm = leg->step->layer->comm;
   for (int i = 0; i < comm->numRanks; i++) {
     int32_t to = comm->targets[i];
     int32_t from = comm->sources[i];
-    if (isPeer(step, to))
-      LRMOE_CHECK(sendRows(&sent, step->backOffsets + to, to));
-    if (nodeOf(step, from) == ownNode(step))
-      LRMOE_CHECK(recvRows(&received, step->backRecvOffsets + from, from));
-    else if (lrmoeNodeIsRelayed(step, from))
-      LRMOE_CHECK(recvRows(&relayed, step->relay.rowOffsets + from, from));
+    if (out->has(leg->step, to))
+      LRMOE_CHECK(sendRows(leg, out->rows, out->offsets + to, to));
+    if (in->has(leg->step, from))
+      LRMOE_CHECK(recvRows(leg, in->rows, in->offsets + from, from));
   }
   return lrmoeSuccess;
 }
 
-/* Sums of the relay's, and of the source's node: the latter went in postBack. */
-static lrmoeResult_t postHome(struct lrmoeStep *step, int64_t *bytes) {
-  struct lrmoeLayer *layer = step->layer;
-  const struct lrmoeComm *comm = layer->comm;
-  const struct rows relayed = {step, step->relay.rows, bytes};
-  const struct rows received = {step, layer->back.data, bytes};
-  for (int i = 0; i < comm->numRanks; i++) {
-    int32_t to = comm->targets[i];
-    int32_t from = comm->sources[i];
-    if (lrmoeNodeIsRelayed(step, to))
-      LRMOE_CHECK(sendRows(&relayed, step->relay.rowOffsets + to, to));
-    if (nodeOf(step, from) != ownNode(step) && isPeer(step, from))
-      LRMOE_CHECK(recvRows(&received, step->backOffsets + from, from));
-  }
-  return lrmoeSuccess;
+/* ---- Between sources and executors of a node, and sources and relays ---- */
+
+static lrmoeResult_t postNear(const struct leg *leg) {
+  const struct lrmoeWay *way = leg->way;
+  const struct end source = {way->sourceRows, way->offsets, lrmoeNodeIsNear};
+  const struct end executor = {way->executorRows, way->recvOffsets,
+                               lrmoeNodeIsNear};
+  return postEnds(leg, &source, &executor);
 }
 
-/* ---- Within a node: executors and relays ---- */
+static lrmoeResult_t postFar(const struct leg *leg) {
+  const struct lrmoeWay *way = leg->way;
+  const struct end source = {way->sourceRows, way->offsets, lrmoeNodeIsRelay};
+  const struct end relay = {leg->relayRows, leg->relay->rowOffsets,
+                            lrmoeNodeIsRelayed};
+  return postEnds(leg, &source, &relay);
+}
 
-/* Ends of a rank of this node as relay, ascending sources. */
-static lrmoeResult_t postRelay(struct lrmoeStep *step, const struct rows *out,
-                               lrmoeResult_t (*post)(const struct rows *rows,
-                                                     const int64_t *range,
-                                                     int32_t peer)) {
+static lrmoeResult_t postOuter(const struct leg *leg) {
+  LRMOE_CHECK(postFar(leg));
+  return postNear(leg);
+}
+
+/* ---- Between relays and executors of a node ---- */
+
+/* A rank of this node as relay, ascending sources. */
+static lrmoeResult_t postRelay(const struct leg *leg, postRows *post) {
+  const struct lrmoeStep *step = leg->step;
   const struct lrmoeNodes *nodes = step->layer->nodes;
-  int32_t first = nodes->firsts[ownNode(step)];
-  int32_t numMembers = nodes->firsts[ownNode(step) + 1] - first;
+  int32_t node = nodes->of[step->layer->comm->rank];
   int64_t numRanks = step->plan->numRanks;
-  for (int32_t m = 0; m < numMembers; m++)
+  for (int32_t m = 0; m < lrmoeNodeSize(nodes, node); m++)
     for (int32_t s = 0; s < numRanks; s++)
       if (lrmoeNodeIsRelayed(step, s))
-        LRMOE_CHECK(post(out, step->relay.outOffsets + m * numRanks + s,
-                         nodes->ranks[first + m]));
+        LRMOE_CHECK(post(leg, leg->relayOut,
+                         leg->relay->outOffsets + m * numRanks + s,
+                         nodes->ranks[nodes->firsts[node] + m]));
   return lrmoeSuccess;
 }
 
 /* And as executor of rows that other nodes' ranks are the sources of. */
-static lrmoeResult_t
-postExecutor(struct lrmoeStep *step, const struct rows *rows,
-             lrmoeResult_t (*post)(const struct rows *rows,
-                                   const int64_t *range, int32_t peer)) {
+static lrmoeResult_t postExecutor(const struct leg *leg, postRows *post) {
+  const struct lrmoeStep *step = leg->step;
   const struct lrmoeNodes *nodes = step->layer->nodes;
+  int32_t node = nodes->of[step->layer->comm->rank];
   for (int32_t s = 0; s < step->plan->numRanks; s++)
-    if (nodeOf(step, s) != ownNode(step))
-      LRMOE_CHECK(post(rows, step->backRecvOffsets + s,
-                       lrmoeNodeRelay(nodes, s, ownNode(step))));
+    if (!lrmoeNodeIsNear(step, s))
+      LRMOE_CHECK(post(leg, leg->way->executorRows, leg->way->recvOffsets + s,
+                       lrmoeNodeRelay(nodes, s, node)));
   return lrmoeSuccess;
 }
 
-static lrmoeResult_t postIn(struct lrmoeStep *step, int64_t *bytes) {
-  const struct rows out = {step, step->relay.out, bytes};
-  const struct rows received = {step, step->layer->recv.data, bytes};
-  LRMOE_CHECK(postRelay(step, &out, sendRows));
-  return postExecutor(step, &received, recvRows);
+static lrmoeResult_t postInner(const struct leg *leg) {
+  LRMOE_CHECK(postRelay(leg, leg->isHome ? recvRows : sendRows));
+  return postExecutor(leg, leg->isHome ? sendRows : recvRows);
 }
 
-static lrmoeResult_t postBack(struct lrmoeStep *step, int64_t *bytes) {
-  struct lrmoeLayer *layer = step->layer;
-  const struct lrmoeComm *comm = layer->comm;
-  const struct rows sums = {step, layer->send.data, bytes};
-  const struct rows back = {step, layer->back.data, bytes};
-  const struct rows out = {step, step->relay.out, bytes};
-  for (int i = 0; i < comm->numRanks; i++) {
-    int32_t to = comm->targets[i];
-    int32_t from = comm->sources[i];
-    if (nodeOf(step, to) == ownNode(step))
-      LRMOE_CHECK(sendRows(&sums, step->backRecvOffsets + to, to));
-    if (nodeOf(step, from) == ownNode(step))
-      LRMOE_CHECK(recvRows(&back, step->backOffsets + from, from));
-  }
-  LRMOE_CHECK(postExecutor(step, &sums, sendRows));
-  return postRelay(step, &out, recvRows);
-}
+/* ---- Out and home ---- */
 
-/* ---- The two ways ---- */
-
-static lrmoeResult_t
-runGroup(struct lrmoeStep *step, const char *name, int64_t *bytes,
-         lrmoeResult_t (*post)(struct lrmoeStep *step, int64_t *bytes)) {
+static lrmoeResult_t runGroup(const char *name, const struct leg *leg,
+                              lrmoeResult_t (*post)(const struct leg *leg)) {
+  struct lrmoeStep *step = leg->step;
   struct lrmoeComm *comm = step->layer->comm;
   LRMOE_SPAN_ON(comm, name, step->stream);
-  int64_t before = *bytes;
+  int64_t before = *leg->bytes;
   LRMOE_CHECK(comm->transport->groupStart());
-  lrmoeResult_t result = post(step, bytes);
+  lrmoeResult_t result = post(leg);
   lrmoeResult_t ended = comm->transport->groupEnd();
-  span_.bytes = *bytes - before;
+  span_.bytes = *leg->bytes - before;
   return result == lrmoeSuccess ? ended : result;
 }
 
-static lrmoeResult_t reserveRows(struct lrmoeStep *step) {
-  struct lrmoeRelay *relay = &step->relay;
-  int64_t rowBytes = step->layer->rowBytes;
-  int64_t numRows = relay->rowOffsets[step->plan->numRanks] + relay->numOut;
-  LRMOE_CHECK(lrmoeStepReserveBlock(step, lrmoeBlockRelay, numRows * rowBytes,
-                                    &relay->rows));
-  relay->out =
-      (char *)relay->rows + relay->rowOffsets[step->plan->numRanks] * rowBytes;
-  lrmoeMeterAdd(&step->meter, numRows * rowBytes);
+/* Room for the relay's rows: what one call of the layer puts there, the next
+ * one may overwrite. */
+static lrmoeResult_t openLeg(struct leg *leg) {
+  struct lrmoeStep *step = leg->step;
+  struct lrmoeLayer *layer = step->layer;
+  leg->relay = &step->relays[leg->way->relay];
+  int64_t inBytes =
+      leg->relay->rowOffsets[step->plan->numRanks] * layer->rowBytes;
+  int64_t bytes = inBytes + leg->relay->numOut * layer->rowBytes;
+  LRMOE_CHECK(lrmoeBlockReserve(layer->backend, (size_t)bytes, step->stream,
+                                &layer->relayRows));
+  leg->relayRows = layer->relayRows.data;
+  leg->relayOut = leg->relayRows + inBytes;
+  lrmoeMeterAdd(&step->meter, bytes);
+  lrmoeMeterAdd(&step->meter, -bytes);
   return lrmoeSuccess;
 }
 
-lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step) {
-  struct lrmoeRelay *relay = &step->relay;
+lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step, const struct lrmoeWay *way,
+                            int64_t *bytes) {
   const struct lrmoeLayer *layer = step->layer;
-  LRMOE_CHECK(reserveRows(step));
-  LRMOE_CHECK(runGroup(step, "to relays", &step->stats.rowBytes, postOut));
+  struct leg leg = {.step = step, .way = way, .bytes = bytes};
+  LRMOE_CHECK(openLeg(&leg));
+  LRMOE_CHECK(runGroup("to relays", &leg, postOuter));
   const struct lrmoeGather pack = {
-      {relay->rows, relay->rowOf, layer->type, layer->hidden},
-      relay->numOut,
+      {leg.relayRows, leg.relay->rowOf, layer->type, layer->hidden},
+      leg.relay->numOut,
       layer->type,
-      relay->out};
+      leg.relayOut};
   LRMOE_RUN(layer->backend, gather, &pack, step->stream);
-  return runGroup(step, "from relays", &step->stats.rowBytes, postIn);
+  return runGroup("from relays", &leg, postInner);
 }
 
-lrmoeResult_t lrmoeNodeReturn(struct lrmoeStep *step) {
-  const struct lrmoeRelay *relay = &step->relay;
-  const struct lrmoeLists lists = {lrmoeBlockRelayLists, relay->numOut,
-                                   relay->rowOf,
-                                   relay->rowOffsets[step->plan->numRanks]};
-  LRMOE_CHECK(runGroup(step, "to relays", &step->stats.returnBytes, postBack));
-  LRMOE_CHECK(lrmoeSumRows(step, &lists, relay->out, NULL, relay->rows));
-  return runGroup(step, "from relays", &step->stats.returnBytes, postHome);
+lrmoeResult_t lrmoeNodeReturn(struct lrmoeStep *step,
+                              const struct lrmoeWay *way, int64_t *bytes) {
+  struct leg leg = {.step = step, .way = way, .isHome = 1, .bytes = bytes};
+  LRMOE_CHECK(openLeg(&leg));
+  const struct lrmoeLists lists = {lrmoeBlockRelayLists, leg.relay->numOut,
+                                   leg.relay->rowOf,
+                                   leg.relay->rowOffsets[step->plan->numRanks]};
+  LRMOE_CHECK(runGroup("to relays", &leg, postInner));
+  LRMOE_CHECK(lrmoeSumRows(step, &lists, leg.relayOut, NULL, leg.relayRows));
+  return runGroup("from relays", &leg, postOuter);
 }

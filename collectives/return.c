@@ -203,7 +203,7 @@ static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
   int32_t numRanks = step->plan->numRanks;
   int isPushed = step->isFused && step->config.wire == lrmoeWireDedup &&
                  (layer->back.peers || layer->fused);
-  int isRelayed = lrmoeNodeIsUsed(step);
+  int isRelayed = lrmoeNodeIsUsed(layer, step->config.wire);
   int isAll = comeAll(step);
   float *sent = NULL;
   float *received = NULL;
@@ -218,7 +218,11 @@ static lrmoeResult_t returnRows(struct lrmoeStep *step, void *dx,
   LRMOE_CHECK(lrmoeExchangeRun(layer->comm, exchanges,
                                isPushed || isRelayed ? 1 : 2, step->stream,
                                &step->stats.returnBytes));
-  if (isRelayed) LRMOE_CHECK(lrmoeNodeReturn(step));
+  const struct lrmoeWay way = {step->backOffsets,     step->backTokens,
+                               step->backRecvOffsets, layer->back.data,
+                               layer->send.data,      lrmoeRelayRows};
+  if (isRelayed)
+    LRMOE_CHECK(lrmoeNodeReturn(step, &way, &step->stats.returnBytes));
   LRMOE_CHECK(unpackDAlpha(step, received, dWeights));
   LRMOE_CHECK(addRows(step, isPushed, dx));
   LRMOE_CHECK(markNonFinite(step, dx));

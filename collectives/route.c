@@ -7,6 +7,7 @@
 enum {
   offsetsSend,
   offsetsRow,
+  offsetsOut,
   offsetsRecv,
   offsetsRecvRow,
   offsetsBack,
@@ -28,6 +29,7 @@ static lrmoeResult_t reserveOffsets(struct lrmoeStep *step) {
   memset(block, 0, (size_t)(numOffsets * length) * sizeof *block);
   step->sendOffsets = block + offsetsSend * length;
   step->rowOffsets = block + offsetsRow * length;
+  step->outOffsets = block + offsetsOut * length;
   step->recvOffsets = block + offsetsRecv * length;
   step->recvRowOffsets = block + offsetsRecvRow * length;
   step->backOffsets = block + offsetsBack * length;

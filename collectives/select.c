@@ -96,7 +96,9 @@ static lrmoeResult_t begin(struct lrmoeStep *step, const void *g,
   layer->active = step;
   step->config = known;
   step->meter = (struct lrmoeMeter){0};
+  int64_t forwardNodeBytes = step->stats.forwardNodeBytes;
   step->stats = (lrmoeStepStats_t)LRMOE_STEP_STATS_INITIALIZER;
+  step->stats.forwardNodeBytes = forwardNodeBytes;
   step->isFused = 0;
   step->isXPacked = 0;
   step->tokenLists = NULL;

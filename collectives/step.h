@@ -26,6 +26,14 @@ enum lrmoeStepState {
   lrmoeStepExecuted,
 };
 
+/* Routes by relays that a step has at once (node.h): of rows that come home
+ * too, and of x in backward. */
+enum {
+  lrmoeRelayRows,
+  lrmoeRelayX,
+  lrmoeNumRelays
+};
+
 /* Grow-only arrays of a step; they survive in the layer's pool. */
 enum lrmoeStepArray {
   lrmoeArrayTopk,
@@ -41,6 +49,7 @@ enum lrmoeStepArray {
   lrmoeArrayWire,
   lrmoeArrayRanks, /* all arrays of length G + 1, in one */
   lrmoeArrayRowTokens,
+  lrmoeArrayMetaOffsets, /* of dispatch's first message */
   lrmoeArrayInstances,
   lrmoeArrayInstanceOffsets,
   lrmoeArraySegments,
@@ -87,12 +96,15 @@ enum lrmoeStepArray {
   lrmoeArrayMeetRows,    /* offsets of rows put and expected */
   lrmoeArrayNodeNotice,  /* offsets and counts for relays */
   lrmoeArrayNodeLists,   /* and which rows */
-  lrmoeArrayNodeTokens,  /* of the rows that leave this rank */
   lrmoeArrayNodeCounts,  /* told by sources */
-  lrmoeArrayRelay,       /* offsets */
-  lrmoeArrayRelayRows,   /* rows that go on */
-  lrmoeArrayScratch,     /* of one phase */
-  lrmoeArrayScratch2,    /* of one phase */
+  lrmoeArrayNodeTokens,  /* of the rows that leave this rank */
+  lrmoeArrayNodeTokensX,
+  lrmoeArrayRelay, /* offsets */
+  lrmoeArrayRelayX,
+  lrmoeArrayRelayRows, /* rows that go on */
+  lrmoeArrayRelayRowsX,
+  lrmoeArrayScratch,  /* of one phase */
+  lrmoeArrayScratch2, /* of one phase */
   lrmoeNumStepArrays
 };
 
@@ -121,8 +133,7 @@ enum lrmoeStepBlock {
   lrmoeBlockRoute,      /* marks, their numbers, and counts */
   lrmoeBlockHandoff,    /* fwdRow, gRow, xRow, dxRow, weights */
   lrmoeBlockRowLists,   /* pairs of each row that this rank sends */
-  lrmoeBlockRelay,      /* rows of a relay, in and out */
-  lrmoeBlockRelayLists, /* those out of each in */
+  lrmoeBlockRelayLists, /* rows out of a relay of each row in */
   lrmoeBlockTokenLists, /* rows of each token that come home */
   lrmoeNumStepBlocks
 };
@@ -148,7 +159,7 @@ struct lrmoeStepDevice {
   float *sortedWeights;  /* [numPairs] */
   int64_t *wire;         /* [numPairs] */
   int64_t *wirePlaces;   /* [local] */
-  int64_t *rowTokens;    /* [rows] */
+  int64_t *rowTokens;    /* [rows] outTokens */
   int64_t *xRow;         /* [local] */
   int32_t *pairToken;    /* [local] */
   float *alpha;          /* [local] */
@@ -184,8 +195,6 @@ struct lrmoeRelay {
   int64_t *outOffsets; /* [node's ranks, G] + 1 rows of each to each */
   int64_t numOut;
   int64_t *rowOf; /* device: [numOut] the row that goes on */
-  void *rows;     /* device, by source */
-  void *out;      /* device, by rank of the node and source */
 };
 
 /* "Device" marks what lies in the backend's memory; all else is the host's. */
@@ -224,6 +233,8 @@ struct lrmoeStep {
   int64_t *sendOffsets;   /* [G + 1] into wire */
   int64_t *rowOffsets;    /* [G + 1] rows to each executor */
   int64_t *rowTokens;     /* [rows] */
+  int64_t *outOffsets;    /* [G + 1] the same, or rows to relays (node.h) */
+  int64_t *outTokens;     /* [rows] */
 
   /* As executor. */
   int32_t numInstances;
@@ -264,7 +275,7 @@ struct lrmoeStep {
    * the send region; NULL where they went elsewhere. */
   int64_t *tokenLists;
 
-  struct lrmoeRelay relay;
+  struct lrmoeRelay relays[lrmoeNumRelays];
   int64_t *devicePackTokens; /* device: packTokens of a route on the device */
   struct lrmoeDeviceRoute route;
   const int64_t *meetRows; /* device: offsets of rows of g put [G + 1], then of

@@ -1108,12 +1108,13 @@ typedef enum {
  * masked    a row per routed pair, zero where dropped: the zero-masked
  *           baseline, for comparison
  * node      a row per (token, node) between nodes (hosts, or NVLink domains
- *           where these are larger, of the planner's topology): a rank of the
- *           node hands it on to the others, and adds their rows of dx, rounded
- *           once more, before they go back.  Moved rows of x go as in dedup.
- *           The route is the host's, which waits twice more on a device.  What
+ *           where these are larger, of the planner's topology), of g and of x
+ *           that comes again: a rank of the node hands it on to the others, and
+ *           adds their rows of dx, rounded once more, before they go back.  The
+ *           route is the host's, which waits twice more on a device.  What
  *           relays hold a plan charges with chargesRelays, without which it is
- *           refused under memoryBytes.  On one node as dedup, by messages */
+ *           refused under memoryBytes.  On one node as dedup, by messages.  Of
+ *           forward: forwardWire of the layer */
 typedef enum {
   lrmoeWireDedup = 0,
   lrmoeWirePairwise = 1,
@@ -1176,13 +1177,19 @@ typedef struct {
    * links are what it waits for, and backward gathers them no more.  Takes H
    * elements a kept pair, which the plan does not charge.  0: no copy. */
   int32_t packsX;
+  /* Of forward's rows: lrmoeWireDedup, or lrmoeWireNode, by which rows of x
+   * cross between nodes once per (token, node), and rows of y once home, unless
+   * router gradient owner brings a row per pair.  Takes no more waits.  All
+   * ranks the same. */
+  lrmoeWire_t forwardWire;
+  int32_t reserved;
 } lrmoeLayerConfig_t;
 
 #define LRMOE_LAYER_CONFIG_INITIALIZER                                        \
   {                                                                           \
     sizeof(lrmoeLayerConfig_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, NULL, 0, \
         1, lrmoeBfloat16, lrmoeSwiglu, lrmoeWeightPost, lrmoeRouterGradKept,  \
-        lrmoeSavedFull, 0, 0, 0                                               \
+        lrmoeSavedFull, 0, 0, 0, lrmoeWireDedup, 0                            \
   }
 
 /* Makes an MoE layer of the experts that planner places, over comm.  Both
@@ -1424,12 +1431,14 @@ typedef struct {
   int64_t movedIn;          /* kept pairs that came here with x */
   int64_t nodeBytes;        /* rows of g that left this rank's node in B2; 0
                                with peers' windows on a device */
+  int64_t xNodeBytes;       /* and rows of x */
+  int64_t forwardNodeBytes; /* rows of x in F1 of the step's last forward */
 } lrmoeStepStats_t;
 
 #define LRMOE_STEP_STATS_INITIALIZER                                           \
   {                                                                            \
     sizeof(lrmoeStepStats_t), LRMOE_MAGIC, LRMOE_VERSION, 0, 0, 0, 0, 0, 0, 0, \
-        0, 0, 0, 0, 0, 0, 0, 0, 0                                              \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                        \
   }
 
 /* Where lrmoeSelectPackSend did not wait for counts, the first call after it

@@ -3,7 +3,8 @@
  * lrmoeAllToAllCompact with all pairs (full), with a zero row for each dropped
  * pair (masked), with a row per kept pair (pairwise), with a row per (token,
  * rank) that has one (dedup, the library's own way), and with one per (token,
- * node) between the nodes of --topology (node). */
+ * node) between the nodes of --topology (node).  What crosses between nodes is
+ * counted: of g and x there, and in forward, which is of --forward-wire. */
 #include "perf/stage.h"
 
 static const struct stageWay ways[] = {
@@ -17,6 +18,8 @@ static const struct toolColumn columns[] = {STAGE_COLUMNS,
                                             {"bytes", "sent", 10},
                                             {"bytes_percent", "of full", 13},
                                             {"node_bytes", "between", 10},
+                                            {"x_node_bytes", "between", 12},
+                                            {"forward_node_bytes", "in F1", 18},
                                             {"bandwidth", "GB/s", 9},
                                             {"speedup", "full", 7}};
 
@@ -30,6 +33,8 @@ static void cells(const struct stageOptions *options,
   toolTableInt(table, sum->rowBytes);
   toolTableReal(table, 100 * bytes / (double)first->rowBytes, 1);
   toolTableInt(table, sum->nodeBytes);
+  toolTableInt(table, sum->xNodeBytes);
+  toolTableInt(table, sum->forwardNodeBytes);
   toolTableReal(table, 1e-6 * bytes / sum->wallMs.median, 3);
   toolTableReal(table, first->wallMs.median / sum->wallMs.median, 2);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 
 static const char *const typeNames[] = {"bf16", "fp16", "fp32", NULL};
+static const char *const wireNames[] = {"dedup", "node", NULL};
+static const lrmoeWire_t wires[] = {lrmoeWireDedup, lrmoeWireNode};
 static const lrmoeDataType_t types[] = {lrmoeBfloat16, lrmoeFloat16,
                                         lrmoeFloat32};
 
@@ -32,6 +34,7 @@ static struct {
   int64_t seed;
   int type;
   int policy;
+  int forwardWire;
 } settings = {.minTokens = 1024,
               .maxTokens = 1024,
               .factor = 2,
@@ -87,6 +90,9 @@ static const struct toolArg args[] = {
          "ranks are taken for."},
     {"copies", 0, TOOL_INTEGER(options.copies, 1, 1 << 16),
      .help = "So many hosts like the topology's."},
+    {"forward-wire", 0, TOOL_ENUM(settings.forwardWire, wireNames),
+     .help = "How rows of forward cross: once per (token, rank) or (token, "
+             "node)."},
     {"gemm", 0, TOOL_TEXT(options.gemm), .meta = "NAME",
      .help = "openblas, onednn or reference; unset: LRMOE_GEMM."},
     {0}};
@@ -114,6 +120,8 @@ static struct stageSum summarise(const struct stageRun *run, int way) {
     sum.selectBytes += figures->selectBytes;
     sum.rowBytes += figures->rowBytes;
     sum.nodeBytes += figures->nodeBytes;
+    sum.xNodeBytes += figures->xNodeBytes;
+    sum.forwardNodeBytes += figures->forwardNodeBytes;
     sum.numWrong += figures->numWrong;
     for (int64_t i = 0; i < run->options.numRounds; i++) {
       wall[i] = fmax(wall[i], figures->wallMs[i]);
@@ -187,6 +195,7 @@ static enum toolExit prepare(struct stageRun *run, struct toolError *error) {
                     (long long)settings.minTokens,
                     (long long)settings.maxTokens);
   options.type = types[settings.type];
+  options.forwardWire = wires[settings.forwardWire];
   options.policy = (lrmoePolicy_t)settings.policy;
   options.numSlots = toolPolicySlots(options.policy, (int32_t)options.numSlots);
   options.seed = (uint64_t)settings.seed;

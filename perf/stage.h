@@ -50,6 +50,7 @@ struct stageOptions {
   const char *gemm;
   const char *topology; /* file of the machine to take it for, or NULL */
   int64_t copies;       /* hosts like it */
+  lrmoeWire_t forwardWire;
 };
 
 /* One way on one rank. */
@@ -62,8 +63,10 @@ struct stageFigures {
   int64_t executedKept;
   int64_t selectBytes; /* sent to other ranks */
   int64_t rowBytes;
-  int64_t nodeBytes; /* of them, to other nodes */
-  int64_t numWrong;  /* quotas that are not met, and rows of dX that differ */
+  int64_t nodeBytes; /* of them, rows of g to other nodes */
+  int64_t xNodeBytes;
+  int64_t forwardNodeBytes; /* rows of x in forward */
+  int64_t numWrong; /* quotas that are not met, and rows of dX that differ */
 };
 
 struct stageRankResult {
@@ -95,6 +98,8 @@ struct stageSum {
   int64_t selectBytes;
   int64_t rowBytes;
   int64_t nodeBytes;
+  int64_t xNodeBytes;
+  int64_t forwardNodeBytes;
   int64_t numWrong;
 };
 

@@ -113,6 +113,7 @@ static enum toolExit makeLayer(struct rank *r) {
   layer.topk = (int32_t)o->topk;
   layer.dtype = o->type;
   layer.gemm = o->gemm;
+  layer.forwardWire = o->forwardWire;
   TOOL_RANK_OK(r->self,
                lrmoeLayerCreate(r->comm, r->planner, &layer, &r->layer));
   return bind(r);
@@ -266,6 +267,8 @@ static enum toolExit timeWay(const struct rank *r, int i, int64_t round,
   figures->selectBytes = stats.selectBytes;
   figures->rowBytes = stats.rowBytes;
   figures->nodeBytes = stats.nodeBytes;
+  figures->xNodeBytes = stats.xNodeBytes;
+  figures->forwardNodeBytes = stats.forwardNodeBytes;
   return toolGood;
 }
 

@@ -92,6 +92,7 @@ static int makeLayer(struct driver *d, int maxSteps) {
   layer.routerGrad = spec->routerGrad;
   layer.overlapsReturn = spec->overlapsReturn;
   layer.packsX = spec->packsX;
+  layer.forwardWire = spec->forwardWire;
   layer.gemm = driverGemm(d);
   RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &layer, &d->layer));
   if (spec->gatherRanks) d->layer->gatherRanks = spec->gatherRanks;

@@ -104,17 +104,23 @@ static int refuseRouting(struct driver *d) {
 
 RANKS_TEST(routingRefusedByOneRank, refuseRouting)
 
-static int disagreeOnLayer(struct driver *d) {
-  lrmoeLayerConfig_t config = smallLayer(d);
-  if (d->self->rank == 2) config.ffn = 16;
+static int disagreeOn(struct driver *d, const lrmoeLayerConfig_t *config) {
   lrmoeLayer_t other = NULL;
   lrmoeStep_t step = NULL;
-  RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &config, &other));
+  RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, config, &other));
   lrmoeResult_t got = lrmoeStepCreate(other, 0, NULL, NULL, NULL, &step);
   int namesRank = strstr(lrmoeGetLastError(), "rank 2") != NULL;
   RANK_OK(d->self, lrmoeLayerDestroy(other));
   RANK_TRUE(d->self, got == lrmoeInvalidUsage && namesRank);
   return 0;
+}
+
+static int disagreeOnLayer(struct driver *d) {
+  lrmoeLayerConfig_t sizes = smallLayer(d);
+  lrmoeLayerConfig_t wires = sizes;
+  if (d->self->rank == 2) sizes.ffn = 16;
+  if (d->self->rank == 2) wires.forwardWire = lrmoeWireNode;
+  return disagreeOn(d, &sizes) || disagreeOn(d, &wires);
 }
 
 RANKS_TEST(layersThatDiffer, disagreeOnLayer)
@@ -276,7 +282,7 @@ static int giveBadConfigs(struct driver *d) {
   lrmoeLayer_t layer = NULL;
   lrmoeLayerConfig_t good = smallLayer(d);
   enum {
-    numBad = 10
+    numBad = 12
   };
   lrmoeLayerConfig_t bad[numBad];
   for (int i = 0; i < numBad; i++)
@@ -291,9 +297,12 @@ static int giveBadConfigs(struct driver *d) {
   bad[7].magic = 0;
   bad[8].overlapsReturn = 2;
   bad[9].packsX = -1;
+  bad[10].forwardWire = lrmoeWirePairwise;
+  bad[11].forwardWire = lrmoeWireMasked;
   for (int i = 0; i < numBad; i++)
     RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &bad[i], &layer),
                 lrmoeInvalidArgument);
+  RANK_TRUE(d->self, strstr(lrmoeGetLastError(), "forwardWire is 2"));
   good.tensorShards = 2;
   RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &good, &layer),
               lrmoeUnsupported);
@@ -308,6 +317,25 @@ static int giveBadConfigs(struct driver *d) {
 }
 
 RANKS_TEST(configsOutOfRange, giveBadConfigs)
+
+/* Relays hold rows that a limit of memory does not know of. */
+static int limitMemory(struct driver *d) {
+  lrmoeLayerConfig_t config = smallLayer(d);
+  lrmoeLayer_t layer = NULL;
+  config.forwardWire = lrmoeWireNode;
+  d->planner->config.memoryBytes = 1 << 20;
+  for (int r = 0; r < 3; r++)
+    d->planner->hosts[r] = d->planner->domains[r] = r;
+  RANK_RESULT(d->self, lrmoeLayerCreate(d->comm, d->planner, &config, &layer),
+              lrmoeInvalidArgument);
+  RANK_TRUE(d->self, strstr(lrmoeGetLastError(), "chargesRelays"));
+  d->planner->config.chargesRelays = 1;
+  RANK_OK(d->self, lrmoeLayerCreate(d->comm, d->planner, &config, &layer));
+  RANK_OK(d->self, lrmoeLayerDestroy(layer));
+  return 0;
+}
+
+RANKS_TEST(relaysUnderALimit, limitMemory)
 
 /* A module that is not there breaks this rank's layer, so all ranks fail. */
 static int missGemm(struct driver *d) {
@@ -352,6 +380,7 @@ int main(void) {
                                 weightsChangedSinceForward,
                                 handlesInUse,
                                 configsOutOfRange,
+                                relaysUnderALimit,
                                 gemmMissingOnOneRank};
   return suiteRunTests("misuse", tests, sizeof tests / sizeof *tests, 600);
 }

@@ -41,6 +41,7 @@ struct oracleCase {
   int ranksPerNode;    /* > 0: ranks are said to be on hosts of so many */
   int overlapsReturn;  /* of the layer, as ... */
   int packsX;
+  lrmoeWire_t forwardWire;
 };
 
 /* Zeros for the caller to free; aborts without memory. */

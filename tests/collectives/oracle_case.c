@@ -57,6 +57,7 @@ struct oracleCase oracleRandomCase(uint64_t seed) {
     c.backward.wire = lrmoeWireNode;
   c.overlapsReturn = (int)oraclePick(seed, 51, 0, 1);
   c.packsX = (int)oraclePick(seed, 52, 0, 1);
+  c.forwardWire = oraclePick(seed, 53, 0, 1) ? lrmoeWireNode : lrmoeWireDedup;
   if (c.routerGrad == lrmoeRouterGradExecutor) {
     c.savedState = lrmoeSavedFull;
     if (c.backward.wire != lrmoeWireNode) c.backward.wire = lrmoeWireDedup;

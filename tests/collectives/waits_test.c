@@ -1,7 +1,8 @@
-/* How often a backward makes the host wait for the stream: once, for counts,
- * whether keys are gathered or go to the experts' homes, whether pairs move or
- * not; more often only where the host works the route out.  Never where rows
- * go through windows and no pair moves, until somebody asks for statistics. */
+/* How often a dispatch makes the host wait for the stream: once, by relays too.
+ * And a backward: once, for counts, whether keys are gathered or go to the experts' homes, whether pairs move or
+ * not; more often only where the host works the route out, with relays for g
+ * and for x at once.  Never where rows go through windows and no pair moves,
+ * until somebody asks for statistics. */
 #include "collectives/step.h"
 #include "driver.h"
 #include "support/suite.h"
@@ -16,21 +17,31 @@ enum {
 static _Thread_local const struct lrmoeBackend *device;
 static _Thread_local int numWaits;
 
-/* Events of the backward that runs: to wait for one of an earlier backward
- * holds nobody up, to wait for one of these does. */
+/* Events of the backward that runs, of what was not waited for since: to wait
+ * for one of an earlier backward holds nobody up, to wait for one of these
+ * does. */
 static _Thread_local struct {
   const void *list[256];
+  lrmoeStream_t streams[256];
   int count;
 } events;
 
 static lrmoeResult_t synchronize(lrmoeStream_t stream) {
+  int numLeft = 0;
+  for (int i = 0; i < events.count; i++) {
+    if (events.streams[i] == stream) continue;
+    events.list[numLeft] = events.list[i];
+    events.streams[numLeft++] = events.streams[i];
+  }
+  events.count = numLeft;
   numWaits++;
   return device->synchronize(stream);
 }
 
 static lrmoeResult_t eventRecord(void *event, lrmoeStream_t stream) {
   if (events.count == 256) return lrmoeInternalError;
-  events.list[events.count++] = event;
+  events.list[events.count] = event;
+  events.streams[events.count++] = stream;
   return device->eventRecord(event, stream);
 }
 
@@ -67,13 +78,32 @@ static int runBackward(struct driver *d, int isFused) {
   return 0;
 }
 
+struct waitsCase {
+  struct oracleCase spec;
+  int ofStaged;
+  int ofFused; /* in a backward that begins with lrmoeSelectPackSend */
+};
+
 /* The first one makes room, which may wait too. */
-static int countWaits(struct driver *d, int ofFused) {
+static int countWaits(struct driver *d, const struct waitsCase *waits) {
   for (int i = 0; i < 4; i++) {
+    int most = i % 2 ? waits->ofFused : waits->ofStaged;
     numWaits = events.count = 0;
     if (runBackward(d, i % 2)) return 1;
-    RANK_TRUE(d->self, i < 2 || numWaits == (i % 2 ? ofFused : 1));
+    RANK_TRUE(d->self, i < 2 || numWaits == most);
   }
+  return 0;
+}
+
+/* Forward again on the same step. */
+static int countForward(struct driver *d) {
+  const void *x = driverDevice(d, d->oracle->ranks[d->self->rank].x);
+  numWaits = events.count = 0;
+  RANK_OK(d->self, lrmoeDispatch(d->step, x, NULL));
+  RANK_TRUE(d->self, numWaits == 1);
+  RANK_OK(d->self, lrmoeExpertForward(d->step, NULL));
+  RANK_OK(d->self, lrmoeCombine(d->step, driverDevice(d, d->y), NULL));
+  RANK_TRUE(d->self, numWaits == 1);
   return 0;
 }
 
@@ -97,11 +127,6 @@ static int countStats(struct driver *d, int ofFused) {
   return 0;
 }
 
-struct waitsCase {
-  struct oracleCase spec;
-  int ofFused; /* in a backward that begins with lrmoeSelectPackSend */
-};
-
 static int runRank(const struct testRank *self) {
   const struct waitsCase *waits = self->user;
   const struct oracleCase *spec = &waits->spec;
@@ -115,8 +140,8 @@ static int runRank(const struct testRank *self) {
   struct lrmoeBackend counting = countingBackend();
   options.comm->backend = &counting;
   int failed = driverOpenLayer(&d, self, spec, &options) || driverForward(&d) ||
-               hasOtherInstances(&d) || countWaits(&d, waits->ofFused) ||
-               countStats(&d, waits->ofFused);
+               hasOtherInstances(&d) || countForward(&d) ||
+               countWaits(&d, waits) || countStats(&d, waits->ofFused);
   driverClose(&d);
   lrmoeCommDestroy(options.comm);
   return failed;
@@ -124,7 +149,7 @@ static int runRank(const struct testRank *self) {
 
 /* Rows go as messages where ranks are processes. */
 START_TEST(waitsOfABackward) {
-  struct waitsCase waits = {oraclePlainCase(), 1};
+  struct waitsCase waits = {oraclePlainCase(), 1, 1};
   struct oracleCase *spec = &waits.spec;
   setenv("LRMOE_FUSED", "0", 1);
   spec->numRanks = numRanks;
@@ -140,9 +165,28 @@ START_TEST(waitsOfABackward) {
 }
 END_TEST
 
+/* A node of two ranks and one of one; forward by relays, then backward too. */
+START_TEST(waitsByRelays) {
+  struct waitsCase waits = {oraclePlainCase(), 1, 1};
+  struct oracleCase *spec = &waits.spec;
+  setenv("LRMOE_FUSED", "0", 1);
+  spec->numRanks = numRanks;
+  spec->ranksPerNode = 2;
+  spec->gatherRanks = 64;
+  spec->numSlots = 2 * (_i % 2);
+  spec->savedState = _i / 2 % 2 ? lrmoeSavedNone : lrmoeSavedFull;
+  spec->forwardWire = lrmoeWireNode;
+  if (_i / 4) {
+    spec->backward.wire = lrmoeWireNode;
+    waits.ofStaged = waits.ofFused = 3;
+  }
+  ck_assert_int_eq(testRanksRun(numRanks, runRank, &waits), 0);
+}
+END_TEST
+
 /* Through windows; rank 1 has no tokens. */
 static struct waitsCase windowsCase(int number) {
-  struct waitsCase made = {oraclePlainCase(), 0};
+  struct waitsCase made = {oraclePlainCase(), 1, 0};
   struct oracleCase *spec = &made.spec;
   spec->numRanks = numRanks;
   spec->numTokens[1] = 0;
@@ -198,6 +242,7 @@ int main(void) {
   TCase *group = tcase_create("waits");
   tcase_set_timeout(group, 300);
   tcase_add_loop_test(group, waitsOfABackward, 0, 9);
+  tcase_add_loop_test(group, waitsByRelays, 0, 8);
   tcase_add_loop_test(group, waitsWithWindows, 0, 9);
   suite_add_tcase(suite, group);
   return suiteRun(suite);

@@ -61,17 +61,27 @@ END_TEST
 
 /* Between two hosts of two ranks a row per token at most, and no more than a row
  * per (token, rank). */
+#define NODES                                                        \
+  "-g 4 -b 24 -e 24 -n 1 --hidden 32 --ffn 16 --experts 8 --topk 6 " \
+  "--retain 1 -J out.json --topology host.xml --copies 2"
 START_TEST(compactOfNodes) {
   documentWriteHost();
-  json_t *document = documentRun(LRMOE_ALLTOALL_COMPACT_PERF, "out.json",
-                                 "-g 4 -b 24 -e 24 -n 1 --hidden 32 --ffn 16 "
-                                 "--experts 8 --topk 6 --retain 1 -J out.json "
-                                 "--topology host.xml --copies 2");
+  json_t *document =
+      documentRun(LRMOE_ALLTOALL_COMPACT_PERF, "out.json", NODES);
   double dedup = numberOf(find(document, 24, 1, "dedup"), "node_bytes");
   double node = numberOf(find(document, 24, 1, "node"), "node_bytes");
   ck_assert(numberOf(find(document, 24, 1, "node"), "wrong") == 0);
   ck_assert(node == 4 * 24 * 32 * 2);
   ck_assert(dedup > node && dedup <= 2 * node);
+  const json_t *row = find(document, 24, 1, "node");
+  double forward = numberOf(row, "forward_node_bytes");
+  ck_assert(forward > node && forward <= 2 * node);
+  json_decref(document);
+  document = documentRun(LRMOE_ALLTOALL_COMPACT_PERF, "out.json",
+                         NODES " --forward-wire node");
+  row = find(document, 24, 1, "dedup");
+  ck_assert(numberOf(row, "forward_node_bytes") == node);
+  ck_assert(numberOf(row, "wrong") == 0);
   json_decref(document);
 }
 END_TEST
