@@ -30,8 +30,8 @@ int lrmoeCompactComesWithX(const struct lrmoeStep *step, int64_t pair);
 lrmoeResult_t lrmoeCompactWords(struct lrmoeStep *step, int isMovedOnly,
                                 struct lrmoeWords *words);
 
-/* Rows of x that are needed again, into the send region from row `first` on, and
- * room for those that come. */
+/* Rows of x that are needed again, into the send region from row `first` on,
+ * and room for those that come. */
 lrmoeResult_t lrmoeCompactPackX(struct lrmoeStep *step, const void *x,
                                 int64_t first);
 

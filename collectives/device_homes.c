@@ -22,9 +22,7 @@ static int isHome(const struct lrmoeStep *step, int32_t e, int32_t r) {
 }
 
 int lrmoeHomeTellsAll(const struct lrmoeStep *step, int32_t e, int32_t r) {
-  return isHome(step, e, r) ||
-         (lrmoeSelectHasReplicas(step, e) &&
-          (demandOf(step, e, r) || lrmoeSelectHasInstance(step, e, r)));
+  return isHome(step, e, r) || lrmoeSelectTellsAll(step, e, r);
 }
 
 static int64_t numFlags(const struct lrmoeStep *step, int32_t e, int32_t r) {
@@ -33,8 +31,7 @@ static int64_t numFlags(const struct lrmoeStep *step, int32_t e, int32_t r) {
 }
 
 int64_t lrmoeHomeNumTokens(const struct lrmoeStep *step, int32_t e, int32_t r) {
-  int needs = lrmoeSelectMayMove(step, e) && lrmoeSelectHasInstance(step, e, r);
-  return needs ? lrmoeSelectNumPairs(step, e) : 0;
+  return lrmoeSelectTellsTokens(step, e, r) ? lrmoeSelectNumPairs(step, e) : 0;
 }
 
 static void countHome(const struct lrmoeStep *step, struct lrmoeHomes *h) {

@@ -1,5 +1,5 @@
-/* What ranks and homes tell each other where selection is on a device: how much,
- * and where it lies; all of it follows from demand and plan. */
+/* What ranks and homes tell each other where selection is on a device: how
+ * much, and where it lies; all of it follows from demand and plan. */
 #ifndef LRMOE_COLLECTIVES_DEVICE_HOMES_H
 #define LRMOE_COLLECTIVES_DEVICE_HOMES_H
 

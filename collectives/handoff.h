@@ -10,7 +10,8 @@
 lrmoeResult_t lrmoeHandoffLayOut(struct lrmoeStep *step,
                                  const int64_t *lengths);
 
-/* The latter alone: rows of each local instance, and how many of them stayed. */
+/* The latter alone: rows of each local instance, and how many of them
+ * stayed. */
 lrmoeResult_t lrmoeHandoffSegments(struct lrmoeStep *step, const int64_t *kept,
                                    const int64_t *stayed);
 

@@ -76,11 +76,11 @@ lrmoeResult_t lrmoeNodeTake(struct lrmoeStep *step, const struct lrmoeWay *ways,
 lrmoeResult_t lrmoeNodeRoute(struct lrmoeStep *step, struct lrmoeWay *ways,
                              int numWays);
 
-/* Rows from sources to executors; adds what goes to other ranks to *bytes ... */
+/* Rows from sources to executors; adds what goes to other ranks to *bytes. */
 lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step, const struct lrmoeWay *way,
                             int64_t *bytes);
 
-/* ... and their sums home, by the same route. */
+/* Their sums home, by the same route; the same bytes. */
 lrmoeResult_t lrmoeNodeReturn(struct lrmoeStep *step,
                               const struct lrmoeWay *way, int64_t *bytes);
 

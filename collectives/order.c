@@ -2,8 +2,8 @@
  *
  * Going round (rank + step) makes every rank one target per step, but ranks of
  * one host begin with each other, then all leave it at once: the NICs that they
- * share idle first and are crowded later.  Here the ranks are H groups of k that
- * share links (hosts, else NVLink domains, else NUMA nodes), and in step
+ * share idle first and are crowded later.  Here the ranks are H groups of k
+ * that share links (hosts, else NVLink domains, else NUMA nodes), and in step
  * (i, j), i < H, j < k, member l of group h sends to
  *     member (l + j) mod k of group (h + i + l) mod H.
  * Target (g, m) has one source, l = m - j, h = g - i - l, so a step is a

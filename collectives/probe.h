@@ -51,7 +51,8 @@ enum {
   lrmoeProbeMaxWords = 8
 };
 
-/* Each of values [count] becomes the largest that any rank gave.  Collective. */
+/* Each of values [count] becomes the largest that any rank
+ * gave.  Collective. */
 lrmoeResult_t lrmoeProbeMax(struct lrmoeProbe *probe, int64_t *values,
                             int count);
 

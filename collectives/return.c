@@ -5,7 +5,8 @@
  * relays of nodes (node.h) add and round between.  A token of which nothing was
  * kept gets exact zeros (paper 3.1: "zeros are restored only before the next
  * dense layer").  A pair with a non-finite score that had to be dropped makes
- * its token NaN: an overflow must reach the loss scaler (design invariant 8). */
+ * its token NaN: an overflow must reach the loss scaler (design invariant
+ * 8). */
 #include "collectives/alpha.h"
 #include "collectives/compact.h"
 #include "collectives/device_route.h"

@@ -21,6 +21,14 @@ int lrmoeSelectHasInstance(const struct lrmoeStep *step, int32_t expert,
 /* Whether kept pairs of the expert may go to another instance. */
 int lrmoeSelectMayMove(const struct lrmoeStep *step, int32_t expert);
 
+/* What the home of an expert tells rank r: the bits of all its pairs, since it
+ * is a source or an executor of one with replicas; and all their tokens, since
+ * pairs may move to it. */
+int lrmoeSelectTellsAll(const struct lrmoeStep *step, int32_t expert,
+                        int32_t r);
+int lrmoeSelectTellsTokens(const struct lrmoeStep *step, int32_t expert,
+                           int32_t r);
+
 /* Device: tokens of this rank's pairs that may move, in sorted order. */
 lrmoeResult_t lrmoeSelectPackTokens(struct lrmoeStep *step, int32_t **tokens,
                                     int64_t *count);

@@ -55,21 +55,12 @@ static int64_t keyBytes(const struct lrmoeStep *step, int32_t e, int32_t s) {
   return demandOf(step, e, s) * each;
 }
 
-/* ... and what comes back: bits of all pairs, or of its own. */
-static int getsAllBits(const struct lrmoeStep *step, int32_t e, int32_t r) {
-  return lrmoeSelectHasReplicas(step, e) &&
-         (demandOf(step, e, r) || lrmoeSelectHasInstance(step, e, r));
-}
-
-static int getsTokens(const struct lrmoeStep *step, int32_t e, int32_t r) {
-  return lrmoeSelectMayMove(step, e) && lrmoeSelectHasInstance(step, e, r);
-}
-
+/* ... and what comes back. */
 static int64_t answerBytes(const struct lrmoeStep *step, int32_t e, int32_t r) {
-  if (!getsAllBits(step, e, r)) return bitBytes(demandOf(step, e, r));
+  if (!lrmoeSelectTellsAll(step, e, r)) return bitBytes(demandOf(step, e, r));
   int64_t count = lrmoeSelectNumPairs(step, e);
   int64_t tokenBytes =
-      getsTokens(step, e, r) ? count * (int64_t)sizeof(int32_t) : 0;
+      lrmoeSelectTellsTokens(step, e, r) ? count * (int64_t)sizeof(int32_t) : 0;
   return bitBytes(count) + tokenBytes;
 }
 
@@ -196,11 +187,11 @@ static void answer(const struct lrmoeStep *step, struct homes *h, int32_t e) {
   int64_t numPairs = lrmoeSelectNumPairs(step, e);
   const uint8_t *own = h->flags;
   for (int32_t r = 0; r < step->plan->numRanks; r++) {
-    int isAll = getsAllBits(step, e, r);
+    int isAll = lrmoeSelectTellsAll(step, e, r);
     int64_t count = isAll ? numPairs : demandOf(step, e, r);
     unsigned char *at = h->out + h->bitsOut[r];
     writeBits(isAll ? h->flags : own, count, at);
-    if (getsTokens(step, e, r))
+    if (lrmoeSelectTellsTokens(step, e, r))
       memcpy(at + bitBytes(count), h->tokens, (size_t)count * 4);
     h->bitsOut[r] += answerBytes(step, e, r);
     own += demandOf(step, e, r);
@@ -242,11 +233,11 @@ static lrmoeResult_t takeAnswer(struct lrmoeStep *step, struct homes *h,
     if (home == rank) lrmoeRerouteLocal(step, lrmoeStepInstanceOf(step, e));
     return lrmoeSuccess;
   }
-  if (!getsAllBits(step, e, rank)) return lrmoeSuccess;
+  if (!lrmoeSelectTellsAll(step, e, rank)) return lrmoeSuccess;
   int64_t count = lrmoeSelectNumPairs(step, e);
   struct lrmoeMoves moves = {e, h->flags, NULL, h->work};
   readBits(at, count, h->flags);
-  if (getsTokens(step, e, rank)) {
+  if (lrmoeSelectTellsTokens(step, e, rank)) {
     memcpy(h->tokens, at + bitBytes(count), (size_t)count * 4);
     moves.tokens = h->tokens;
   }

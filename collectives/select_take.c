@@ -22,6 +22,19 @@ int lrmoeSelectMayMove(const struct lrmoeStep *step, int32_t expert) {
   return lrmoeStepMayMove(step) && lrmoeSelectHasReplicas(step, expert);
 }
 
+int lrmoeSelectTellsAll(const struct lrmoeStep *step, int32_t expert,
+                        int32_t r) {
+  int64_t cell = (int64_t)r * step->plan->numExperts + expert;
+  return lrmoeSelectHasReplicas(step, expert) &&
+         (step->demand[cell] || lrmoeSelectHasInstance(step, expert, r));
+}
+
+int lrmoeSelectTellsTokens(const struct lrmoeStep *step, int32_t expert,
+                           int32_t r) {
+  return lrmoeSelectMayMove(step, expert) &&
+         lrmoeSelectHasInstance(step, expert, r);
+}
+
 lrmoeResult_t lrmoeSelectPackTokens(struct lrmoeStep *step, int32_t **tokens,
                                     int64_t *count) {
   int64_t numExperts = step->plan->numExperts;

@@ -316,7 +316,7 @@ lrmoeResult_t lrmoeEventCreate(lrmoeComm_t comm, lrmoeEvent_t *event);
  * for the mark still does. */
 lrmoeResult_t lrmoeEventDestroy(lrmoeEvent_t event);
 
-/* Marks what `stream` has now, in place of an earlier mark.  Returns at once. */
+/* Marks what `stream` has now in place of an earlier mark.  Returns at once. */
 lrmoeResult_t lrmoeEventRecord(lrmoeEvent_t event, lrmoeStream_t stream);
 
 /* `stream` goes on after the mark, as it is now; the host does not wait. */
@@ -335,7 +335,7 @@ lrmoeResult_t lrmoeEventSynchronize(lrmoeEvent_t event);
 /* ---- Topology ---------------------------------------------------------
  *
  * From a machine, or a recording of one, to what a byte costs between any two
- * ranks.  All functions but lrmoeTopologyOfComm are local.  Indices count from 0;
+ * ranks.  All functions but lrmoeTopologyOfComm are local.  Indices are from 0;
  * rates are bytes/s in one direction, latencies ns one way.  Text and arrays
  * that a function gives belong to the topology and live as long as it.
  */
@@ -776,7 +776,7 @@ typedef enum {
  *           a capacity binds: the sum of K is the largest that fits, and K / n
  *           max-min fair over the experts.  Where kept pairs that move take
  *           memory these two differ, and the sum counts: fair are then the
- *           experts of a rank that have no replicas.  Where the window binds the
+ *           experts of a rank without replicas.  Where the window binds the
  *           sum counts too: pairs whose rows take most of the ways that are
  *           full are dropped first, down to minRetainPpm, and of equal sums the
  *           lower rates are raised
@@ -844,7 +844,7 @@ typedef struct {
                           rows out are waited for */
   int64_t windowWork;  /* most steps of a search for more pairs under a window
                           that binds, of overload and of uniform with replicas,
-                          in groups of up to 64 ranks; 0: none.  Counted, so that
+                          of up to 64 ranks; 0: none.  Counted, so that
                           every rank stops alike; for E 128 and G 8 2^24 are
                           some 0.1 s, and uniform gains from 2^26 */
 
@@ -889,7 +889,7 @@ typedef struct {
   }
 
 /* Makes a planner for the ranks of topology, which the caller may destroy
- * afterwards.  All ranks must give the same config; lrmoeStepCreate checks it. */
+ * afterwards.  All ranks must give the same config: lrmoeStepCreate checks. */
 lrmoeResult_t lrmoePlannerCreate(lrmoeTopology_t topology,
                                  const lrmoePlannerConfig_t *config,
                                  lrmoePlanner_t *planner);
@@ -1395,9 +1395,9 @@ lrmoeResult_t lrmoeReplicaReduce(lrmoeLayer_t layer, lrmoeStream_t stream);
 
 /* Brings the input gradients home (round B3): dx [T, H] in the layer dtype,
  * exactly zero where no pair of the token was kept, and dWeights [T, k], the
- * d(alpha) that the layer's router gradient gives (NULL: not wanted).  If a pair with a non-finite score
- * had to be dropped, dx of its token is NaN, so that loss scaling sees it.
- * Collective. */
+ * d(alpha) that the layer's router gradient gives (NULL: not wanted).  If a
+ * pair with a non-finite score had to be dropped, dx of its token is NaN, so
+ * that loss scaling sees it.  Collective. */
 lrmoeResult_t lrmoeReturn(lrmoeStep_t step, void *dx, float *dWeights,
                           lrmoeStream_t stream);
 

@@ -44,8 +44,8 @@ typedef struct {
  *   phiNorms  [rows that this rank sends] |row that entered FC2| of each pair,
  *             in the order of the rows and in memory of the same kind (on a
  *             device written before the exchange's stream gets there); read
- *             by the exchange, and yours again when that is done.  With a weight
- *             that multiplies FC2's input it is the norm of the product.
+ *             by the exchange, and yours again when that is done.  With a
+ *             weight that multiplies FC2's input it is the norm of the product.
  * The quotas[e] rows with the largest |row| * |phi| of each expert over all
  * ranks are kept, ties by ascending rank and row; this is lrmoeSelect's
  * choice.

@@ -1,7 +1,7 @@
 /* Loading of GEMM modules: see gemm.h.
  *
- * A module is opened with local symbols (module.h), so that its BLAS cannot take
- * the place of the host's. */
+ * A module is opened with local symbols (module.h), so that its BLAS cannot
+ * take the place of the host's. */
 #include "kernels/gemm.h"
 
 #include "base/log.h"

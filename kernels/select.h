@@ -14,8 +14,9 @@
 /* Key of a score (taken as |score|; -0 and +0 are equal). */
 uint32_t lrmoeScoreKey(float score);
 
-/* With weights NULL alpha is 1.  keys[i] = key of (|weights[i]| * gNorm[token[i]]) * phiNorm[i], in this
- * order of multiplication, fp32: the square root of Eq. 3. */
+/* With weights NULL alpha is 1.  keys[i] = key of (|weights[i]| *
+ * gNorm[token[i]]) * phiNorm[i], in this order of multiplication, fp32: the
+ * square root of Eq. 3. */
 void lrmoeScoreLrm(int64_t numPairs, const float *weights, const int64_t *token,
                    const float *gNorm, const float *phiNorm, uint32_t *keys);
 

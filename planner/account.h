@@ -1,5 +1,6 @@
 /* What kept pairs of a rank, and those of them that move, take of its budget,
- * for moving.c: the inline functions read the accounts, account.c fills them. */
+ * for moving.c: the inline functions read the accounts, account.c fills
+ * them. */
 #ifndef LRMOE_PLANNER_ACCOUNT_H
 #define LRMOE_PLANNER_ACCOUNT_H
 

@@ -10,8 +10,8 @@
  *
  * Sinks are tried deepest first, but one that a single expert of the donor can
  * fill goes before; of the experts that suffice the smallest is taken, so
- * that large ones remain for deep sinks.  Near first, a sink on the donor's host
- * goes before deeper ones elsewhere.  Not in the paper, which does not say
+ * that large ones remain for deep sinks.  Near first, a sink on the donor's
+ * host goes before deeper ones elsewhere.  Not in the paper, which does not say
  * how it places replicas. */
 #include "planner/export.h"
 

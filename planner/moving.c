@@ -20,7 +20,8 @@ enum {
   unitGain = 1 << 20, /* bytes in the label of a rank that is over */
   maxPasses = 32,     /* of labels over all ranks: hops of a path */
   /* Paths of one split, and those of them that are looked for pair by pair; in
-   * large groups as few as keep the instances that are passed within maxWork. */
+   * large groups as few as keep the instances that are passed within
+   * maxWork. */
   maxSteps = 1 << 12,
   maxHunts = 1 << 10,
   minHunts = 16,

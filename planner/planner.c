@@ -1,5 +1,6 @@
-/* The planner: see planner.h.  Algorithm 1 of the paper: the full forward must fit the capacity of every rank, quotas follow from
- * demand, and what does not fit is refused, by name and number.
+/* The planner: see planner.h.  Algorithm 1 of the paper: the full forward must
+ * fit the capacity of every rank, quotas follow from demand, and what does not
+ * fit is refused, by name and number.
  *
  * Quotas begin at the retention asked for; where a limit is then broken and
  * the config leaves the retention to the planner, retain.c lowers them. */

@@ -107,8 +107,8 @@ static void setCap(struct fit *fit, int32_t g, int64_t cap) {
 }
 
 /* Ranks begin below the limit of 0 by what they may keep, so that no sum is
- * over that of all pairs.  A rank with nothing left keeps nothing: its cap of -1
- * fails every split. */
+ * over that of all pairs.  A rank with nothing left keeps nothing: its cap of
+ * -1 fails every split. */
 static void setBases(struct fit *fit) {
   struct lrmoeRetainRoom *room = fit->search.room;
   for (int32_t g = 0; g < fit->plan->numRanks; g++)

@@ -17,7 +17,8 @@ int lrmoePeakIsClose(struct lrmoePeak peak);
 int64_t lrmoePartAbove(int64_t value, int64_t ppm);
 
 /* A peak above `limit` is improved on even if it is close, unless the bound is
- * above it too; one up to tolerancePpm above the mean is as good as the mean. */
+ * above it too; one up to tolerancePpm above the mean is as good as the
+ * mean. */
 struct lrmoeSearchAim {
   int64_t limit;
   int64_t tolerancePpm;

@@ -9,10 +9,10 @@
  * has work the same share, so while k ranks have work each advances at
  * min(1, P / k): with L in ascending order the time is
  *     sum over i of (L[i] - L[i-1]) / min(1, P / (G - i))
- * which is A where the ranks have equal parts and L[r] where one has all.  It is
- * at least what the line of `scatter` says of each sender and that of `message`
- * of each message.  What a rank copies to itself counts as received.  On
- * several NUMA nodes patterns have the class of the farthest link, messages
+ * which is A where the ranks have equal parts and L[r] where one has all.  It
+ * is at least what the line of `scatter` says of each sender and that of
+ * `message` of each message.  What a rank copies to itself counts as received.
+ * On several NUMA nodes patterns have the class of the farthest link, messages
  * that of their own. */
 #include "topo/calibration.h"
 

@@ -5,8 +5,8 @@
  * by its size and not by its square: the sum of |a m + b n - t| / t is made
  * least (least absolute deviations).  A minimum of such a sum is reached by a
  * line through two of the samples, or through one with a = 0, so these are
- * tried, all of them; of equal ones the first is taken.  The work grows with the
- * cube of the samples: points of the same size are first made one, their
+ * tried, all of them; of equal ones the first is taken.  The work grows with
+ * the cube of the samples: points of the same size are first made one, their
  * median, which the number of sizes bounds.  Up to half of the samples of a
  * size may then be wrong by any factor without moving the line.
  *

@@ -14,7 +14,7 @@ lrmoeResult_t lrmoeNcclRead(const char *source, const char *text, size_t bytes,
                             struct lrmoeMachine *machine);
 
 /* hwloc's XML from its root element topology on, formats 1 and 2.  isLive: more
- * will be asked for links between GPUs, so that their lack is not said.  usable:
+ * will be asked for links between GPUs, so that their lack is not said. usable:
  * CPUs that ranks may use, NULL: all that the file has. */
 struct lrmoeHwlocInput {
   const char *source;

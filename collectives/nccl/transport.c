@@ -1,4 +1,5 @@
-/* The NCCL filler's table: NCCL's calls, behind the checks of group.h and comm.h.
+/* The NCCL filler's table: NCCL's calls, behind the checks of group.h and
+ * comm.h.
  *
  * What a release lacks is emulated (all-to-all: issue.c) or refused by name
  * (memory, windows); pointers into peers' windows are there or the field is

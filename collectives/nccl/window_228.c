@@ -2,8 +2,9 @@
  *
  * A window is a struct on the device, from which device code computes them:
  * ranks whose memory a kernel can reach (the "LSA team", consecutive ranks) lie
- * at equal distances.  Where ranks cannot reach each other NCCL gives the handle
- * of a local registration instead, without a word; it is no device memory. */
+ * at equal distances.  Where ranks cannot reach each other NCCL gives the
+ * handle of a local registration instead, without a word; it is no device
+ * memory. */
 #include "base/alloc.h"
 #include "collectives/nccl/window.h"
 #include "kernels/backend.h"

@@ -2,8 +2,8 @@
  * words.  See backend.h for the contract.
  *
  * Capture into a graph: copy (of page-locked or device memory), clear,
- * eventRecord and streamWait may be captured; allocation, synchronize and eventWait may
- * not. */
+ * eventRecord and streamWait may be captured; allocation, synchronize and
+ * eventWait may not. */
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/error.h"
 

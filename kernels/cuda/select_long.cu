@@ -4,8 +4,8 @@
  * blocks add their histograms up in global memory.  The next launch begins with
  * each block looking for the bin in that sum, all with the same result, of
  * which the first keeps a copy; so a digit needs one launch.  Two more count
- * the keys that equal the threshold, by slice, and write the flags.  Sums are of
- * integers: neither the order of blocks nor that of threads shows.
+ * the keys that equal the threshold, by slice, and write the flags.  Sums are
+ * of integers: neither the order of blocks nor that of threads shows.
  *
  * The call may be captured into a graph. */
 #include "kernels/cuda/calls.h"

@@ -8,10 +8,10 @@
  *
  * Worst-case moves m = max(0, X - s) with s = max(0, K - (n - F)), where the
  * second maximum takes a binary.  The window: kept pairs of the first sources
- * are floor(before K / n), a floor being a whole q with q <= v < q + 1; those of
- * the first sources on the first instances are the lesser of q and their X,
- * which takes a binary; a rank's rows out and home, in whole ns per message, fit
- * what the window leaves. */
+ * are floor(before K / n), a floor being a whole q with q <= v < q + 1; those
+ * of the first sources on the first instances are the lesser of q and their X,
+ * which takes a binary; a rank's rows out and home, in whole ns per message,
+ * fit what the window leaves. */
 #include "perf/milp/milp.h"
 
 static const char *nameOf(char text[24], const char *kind, int64_t index) {

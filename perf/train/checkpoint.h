@@ -26,7 +26,8 @@ enum toolExit trainCheckpointHold(const char *folder, struct toolError *error);
 /* Whether DIR has checkpoints. */
 int trainCheckpointIsThere(const char *folder);
 
-/* Saves the state before step `step`.  textHash as in trainText.  Collective. */
+/* Saves the state before step `step`.  textHash as in trainText.
+ * Collective. */
 enum toolExit trainCheckpointSave(struct trainOptimizer *optimizer,
                                   uint64_t textHash, int64_t step);
 

@@ -10,7 +10,8 @@
  * plan; in backward the library counts what each rank sends.  What a rank
  * receives there is taken to be what it sends home, plus a row of x for each
  * pair that moved to it, and on the way home what it had sent: too much by the
- * rows of x where pairs move, and exact up to 4 bytes a pair where none does. */
+ * rows of x where pairs move, and exact up to 4 bytes a pair where none
+ * does. */
 #ifndef LRMOE_PERF_TRAIN_COST_H
 #define LRMOE_PERF_TRAIN_COST_H
 

@@ -37,8 +37,8 @@ void trainTextFree(struct trainText *text);
 /* Whether bytes are UTF-8 without NUL. */
 int trainTextIsUtf8(const uint8_t *bytes, int64_t count);
 
-/* Where window `index`, counted over all steps, begins in the train part: the same for
- * every number of ranks.  It and the byte after it are inside. */
+/* Where window `index`, counted over all steps, begins in the train part: the
+ * same for every number of ranks.  It and the byte after it are inside. */
 int64_t trainTextWindow(const struct trainText *text, uint64_t seed,
                         int64_t index, int64_t context);
 

@@ -1,6 +1,6 @@
 /* Rows straight into peers' memory: the bits of the staged way, whatever the
- * schedule and whether or not the host waits for counts.  Ranks are threads with
- * an emulated device each, which can address each other's, over NCCL's
+ * schedule and whether or not the host waits for counts.  Ranks are threads
+ * with an emulated device each, which can address each other's, over NCCL's
  * stand-in. */
 #include "collectives/fused.h"
 #include "fused_stuck.h"

@@ -1,6 +1,6 @@
 /* Moves that the device works out are the host's: of the same selection, who
- * executes each pair, and the handoff.  Rows per token are routed on the device,
- * rows per pair on the host. */
+ * executes each pair, and the handoff.  Rows per token are routed on the
+ * device, rows per pair on the host. */
 #include "collectives/step.h"
 #include "driver.h"
 #include "guarded.h"

@@ -1,6 +1,7 @@
 /* Moved pairs stay near: of an expert's pairs none leaves a host while another
  * comes to it from outside, since the first could have had its place; and the
- * same of ranks.  Six ranks that are said to be on three hosts; random plans. */
+ * same of ranks.  Six ranks that are said to be on three hosts; random
+ * plans. */
 #include "collectives/reroute.h"
 #include "driver.h"
 #include "support/suite.h"

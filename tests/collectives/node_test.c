@@ -85,12 +85,28 @@ static int checkBackward(const struct driver *d, const struct crossings *g,
   return 0;
 }
 
+/* No relay has more rows than a plan that charges relays says. */
+static int checkCharge(const struct driver *d) {
+  const struct lrmoePlan *plan = d->step->plan;
+  int64_t pairs[oracleMaxRanks], room[oracleMaxRanks];
+  lrmoeNodesPassing(d->layer->nodes, plan, room, pairs);
+  for (int i = 0; i < lrmoeNumRelays; i++) {
+    const struct lrmoeRelay *relay = &d->step->relays[i];
+    if (!relay->rowOffsets) continue;
+    RANK_TRUE(d->self,
+              relay->rowOffsets[plan->numRanks] <= pairs[d->self->rank]);
+    RANK_TRUE(d->self, relay->numOut <= pairs[d->self->rank]);
+  }
+  return 0;
+}
+
 static int runBoth(const struct testRank *self) {
   struct driver d;
   lrmoeStepStats_t byNode, byRank;
   struct crossings g = {0, 0}, x = {0, 0};
   int failed = driverOpen(&d, self, self->user) || driverForward(&d) ||
-               runWire(&d, lrmoeWireNode, &byNode);
+               checkCharge(&d) || runWire(&d, lrmoeWireNode, &byNode) ||
+               checkCharge(&d);
   if (!failed) {
     g = countRows(&d, d.step->backDest);
     x = countX(&d);

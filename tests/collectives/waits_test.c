@@ -1,8 +1,8 @@
 /* How often a dispatch makes the host wait for the stream: once, by relays too.
- * And a backward: once, for counts, whether keys are gathered or go to the experts' homes, whether pairs move or
- * not; more often only where the host works the route out, with relays for g
- * and for x at once.  Never where rows go through windows and no pair moves,
- * until somebody asks for statistics. */
+ * And a backward: once, for counts, whether keys are gathered or go to the
+ * experts' homes, whether pairs move or not; more often only where the host
+ * works the route out, with relays for g and for x at once.  Never where rows
+ * go through windows and no pair moves, until somebody asks for statistics. */
 #include "collectives/step.h"
 #include "driver.h"
 #include "support/suite.h"

@@ -1,5 +1,5 @@
-/* Topology XML of NCCL and hwloc from anywhere: either an error that says something, or a
- * model whose figures hold. */
+/* Topology XML of NCCL and hwloc from anywhere: either an error that says
+ * something, or a model whose figures hold. */
 #include "fuzz/fuzz.h"
 #include "lrmoe.h"
 

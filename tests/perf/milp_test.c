@@ -1,5 +1,5 @@
-/* Plans against the proven optima of a MILP solver, on small loads; perf/milp/run
- * does the same on large ones. */
+/* Plans against the proven optima of a MILP solver, on small loads;
+ * perf/milp/run does the same on large ones. */
 #include "document.h"
 #include "support/program.h"
 #include "support/suite.h"

@@ -59,8 +59,8 @@ START_TEST(compact) {
 }
 END_TEST
 
-/* Between two hosts of two ranks a row per token at most, and no more than a row
- * per (token, rank). */
+/* Between two hosts of two ranks a row per token at most, and no more than a
+ * row per (token, rank). */
 #define NODES                                                        \
   "-g 4 -b 24 -e 24 -n 1 --hidden 32 --ffn 16 --experts 8 --topk 6 " \
   "--retain 1 -J out.json --topology host.xml --copies 2"

@@ -137,6 +137,7 @@ static void checkOnce(int load) {
   config.slots = load % 3 && numRanks > 1 ? 2 : 0;
   config.routerGrad = (lrmoeRouterGrad_t)(load % 3);
   config.retainPpm = 700000;
+  if (load % 3 < 2 && load / 6 % 2) config.savedState = lrmoeSavedNone;
   lrmoeTopology_t topology = hostsOf(perHost, numRanks);
   lrmoePlan_t plan = planOf(topology, &config, demand);
   lrmoePlanView_t view = viewOf(plan);

@@ -1,6 +1,6 @@
-/* The most kept pairs of overload and uniform under a window: by hand, and against
- * all quotas and all splits of them on the instances and forward pairs of the
- * plan, with rows counted here. */
+/* The most kept pairs of overload and uniform under a window: by hand, and
+ * against all quotas and all splits of them on the instances and forward pairs
+ * of the plan, with rows counted here. */
 #include "planner/checks.h"
 #include "support/suite.h"
 

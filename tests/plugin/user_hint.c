@@ -8,7 +8,8 @@
  *                   framework does that masks by itself
  *   USER_HINT       what is wrong with this rank's hint in the first round
  *   USER_ALLTOALL   1: ncclAlltoAll, for messages of one size
- *   USER_DEVICE     1: rows and norms are in the memory of the process's CUDA */
+ *   USER_DEVICE     1: rows and norms are in the memory of the process's
+ * CUDA */
 #include "hint_data.h"
 #include "lrmoe_hint.h"
 #include "user.h"

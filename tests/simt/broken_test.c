@@ -18,7 +18,7 @@ static void assertSays(const char *text, const char *words) {
                 words, text);
 }
 
-/* ---- Reports --------------------------------------------------------------- */
+/* ---- Reports ------------------------------------------------------------- */
 
 struct reported {
   const char *kernel;
@@ -97,7 +97,7 @@ START_TEST(badShapesAreRefusedAtTheLaunch) {
 }
 END_TEST
 
-/* ---- Orders ---------------------------------------------------------------- */
+/* ---- Orders -------------------------------------------------------------- */
 
 #if !defined(TEST_HAS_TSAN) /* which has its own word for these */
 /* How many of the orders give another result than the first one. */
@@ -138,7 +138,7 @@ START_TEST(sharedMemoryStartsAsPoison) {
 }
 END_TEST
 
-/* ---- Crashes, each in a child ------------------------------------------------ */
+/* ---- Crashes, each in a child -------------------------------------------- */
 
 static void launchAndWait(void *user) {
   struct simtConfig config;
@@ -225,7 +225,7 @@ START_TEST(sharedMemoryHasExactBounds) {
 END_TEST
 #endif
 
-/* ---- Races, which TSan builds see -------------------------------------------- */
+/* ---- Races, which TSan builds see ---------------------------------------- */
 
 #if defined(TEST_HAS_TSAN)
 START_TEST(racesAreReported) {

@@ -131,7 +131,7 @@ START_TEST(devicesAndErrorsHaveNames) {
 }
 END_TEST
 
-/* ---- Threads and processes --------------------------------------------------- */
+/* ---- Threads and processes ----------------------------------------------- */
 
 enum {
   rows = 3,

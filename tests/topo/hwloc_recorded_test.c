@@ -26,7 +26,8 @@ static const struct line machines[] = {
     {"hwloc-nvidiaDGX2.xml", 16, 1, 2, 4, 0, lrmoeLinkSwitched, 150000,
      lrmoeLinkSwitched, 150000, ""},
     /* Lenovo SD665-N V3: 4 H200, 18 links to three others are 6 each; two EPYC
-     * sockets of 64 cores with 4 NUMA nodes; HCAs: 4 NDR and a dual-port card. */
+     * sockets of 64 cores with 4 NUMA nodes; HCAs: 4 NDR and a dual-port
+     * card. */
     {"prrte-sd665nv3-4xh200-nvml-nvlink.xml", 4, 1, 8, 128, 6, lrmoeLinkDirect,
      150000, lrmoeLinkDirect, 150000, "mlx5_0: no network speed"},
     /* The same without NVML: GPUs by class, each on a NUMA node of its own. */

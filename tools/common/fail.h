@@ -21,8 +21,8 @@ enum toolExit toolFail(struct toolError *error, enum toolExit code,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Prints "program: text" on stderr and returns `code`.  Prints nothing without a
- * text: somebody else says it. */
+/* Prints "program: text" on stderr and returns `code`.  Prints nothing without
+ * a text: somebody else says it. */
 enum toolExit toolComplain(const char *program, enum toolExit code,
                            const struct toolError *error);
 

@@ -64,8 +64,9 @@ struct toolPlan {
 };
 
 /* Makes the plan of demand [G, E], NULL with input's totals, `rounds` times and
- * verifies it.  input may be NULL.  toolWrongData if it breaks a rule, or if two rounds gave different
- * plans.  *plan is written only on success; free it with toolPlanFree. */
+ * verifies it.  input may be NULL.  toolWrongData if it breaks a rule, or if
+ * two rounds gave different plans.  *plan is written only on success; free it
+ * with toolPlanFree. */
 enum toolExit toolPlanMake(const struct toolPlanner *planner,
                            const int64_t *demand, const lrmoePlanInput_t *input,
                            int64_t rounds, struct toolPlan *plan,

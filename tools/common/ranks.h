@@ -1,12 +1,12 @@
 /* Ranks of a program: processes of one machine, made by fork, or processes
  * that a launcher made (launch.h), maybe on many machines.
  *
- * Forked ones: the parent makes them before it has started any thread (OpenMP included),
- * waits for all, and says which one failed and why.  When one fails the others
- * get a moment to notice (the library tells them) and are ended after it; when
- * the parent dies its ranks die.  Launched ones run the body themselves, and
- * all of them learn what became of it.  Either way results come back through
- * memory that was made before. */
+ * Forked ones: the parent makes them before it has started any thread (OpenMP
+ * included), waits for all, and says which one failed and why.  When one fails
+ * the others get a moment to notice (the library tells them) and are ended
+ * after it; when the parent dies its ranks die.  Launched ones run the body
+ * themselves, and all of them learn what became of it.  Either way results come
+ * back through memory that was made before. */
 #ifndef LRMOE_TOOLS_RANKS_H
 #define LRMOE_TOOLS_RANKS_H
 

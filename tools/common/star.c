@@ -99,7 +99,7 @@ static enum toolExit readPlace(struct place *place, struct toolError *error) {
   return toolGood;
 }
 
-/* ---- Bytes ---------------------------------------------------------------- */
+/* ---- Bytes --------------------------------------------------------------- */
 
 static int sendAll(int fd, const void *data, size_t bytes) {
   for (const char *at = data; bytes;) {
@@ -147,7 +147,7 @@ static enum toolExit receiveFrom(int peer, int fd, void *data, size_t bytes,
                   star.launch.numRanks);
 }
 
-/* ---- Meeting -------------------------------------------------------------- */
+/* ---- Meeting ------------------------------------------------------------- */
 
 static enum toolExit resolve(const struct place *place, int flags,
                              struct addrinfo **list, struct toolError *error) {
@@ -268,7 +268,7 @@ static enum toolExit meetRoot(const struct place *place,
   return toolGood;
 }
 
-/* ---- The wire -------------------------------------------------------------- */
+/* ---- The wire ------------------------------------------------------------ */
 
 static void stop(int code) {
   (void)code; /* a closed connection says it */

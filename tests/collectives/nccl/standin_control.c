@@ -35,8 +35,9 @@ const struct testStandin *testStandin(void) {
 #ifdef TEST_RANKS_ARE_THREADS
 /* The C library frees what a finished thread had of a loaded library's
  * thread-local variables when another gets its stack; ThreadSanitizer does not
- * see the lock under which it does so.  NOLINTBEGIN(bugprone-reserved-identifier)
- */
+ * see the lock under which it does so.
+ *
+ * NOLINTBEGIN(bugprone-reserved-identifier) */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) {
   return "race:_dl_deallocate_tls\n";

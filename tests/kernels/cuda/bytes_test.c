@@ -7,7 +7,8 @@
  * many rows, pairs and tokens there are.  Every byte is charged to the memory,
  * also where a cache would have it.  FLOPs of GEMMs and bytes of links are
  * counted from the same routing, the read-modify-write of main gradients from
- * the weights, and rows that a rank sends to itself as a copy; GEMMs' operands are taken to hide behind their FLOPs.
+ * the weights, and rows that a rank sends to itself as a copy; GEMMs' operands
+ * are taken to hide behind their FLOPs.
  *
  *   H 2048, F 768, 128 experts, top-8, 8 ranks of 32768 tokens, retention 0.7,
  *   bf16; 370 GB/s links, 4.3 TB/s memory, 680 TFLOP/s GEMMs.

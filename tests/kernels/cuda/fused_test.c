@@ -1,5 +1,5 @@
-/* Puts against the CPU's bits, and each end that a meeting can have.  One device
- * plays all ranks: their windows are arrays of its own. */
+/* Puts against the CPU's bits, and each end that a meeting can have.  One
+ * device plays all ranks: their windows are arrays of its own. */
 #include "mirror.h"
 
 #include <pthread.h>

@@ -173,7 +173,8 @@ START_TEST(unknownMetricsAreRefused) {
 }
 END_TEST
 
-/* Three ranges, the middle one empty, whose flags lie apart from their items. */
+/* Three ranges, the middle one empty, whose flags lie apart from their
+ * items. */
 START_TEST(lostOverflowsShow) {
   const int64_t numItems = 1300;
   const int64_t numPlaces = 200;

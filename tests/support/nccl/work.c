@@ -180,9 +180,9 @@ static int enlist(struct work *work) {
   return isNonblocking;
 }
 
-/* A stream that takes no work breaks the communicators.  Their earlier works may
- * run only when this very thread waits for the stream, so nothing is awaited
- * here; works that come later fail, in whatever order they run. */
+/* A stream that takes no work breaks the communicators.  Their earlier works
+ * may run only when this very thread waits for the stream, so nothing is
+ * awaited here; works that come later fail, in whatever order they run. */
 static lrmoeResult_t handToStream(struct work *work) {
   int error = standinHostEnqueue(work->stream, runOnStream, work);
   if (!error) return lrmoeSuccess;

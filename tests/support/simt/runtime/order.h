@@ -8,9 +8,9 @@
  * earlier, in whatever order they happened to run.
  *
  * Kernels are seen through the accesses that are counted (simt.h), copies,
- * fills, frees, GEMMs and communicators by their arguments.  The host's clock is
- * one for all threads, since what orders these is not seen; its own accesses of
- * page-locked memory are not either. */
+ * fills, frees, GEMMs and communicators by their arguments.  The host's clock
+ * is one for all threads, since what orders these is not seen; its own accesses
+ * of page-locked memory are not either. */
 #ifndef LRMOE_TESTS_SUPPORT_SIMT_RUNTIME_ORDER_H
 #define LRMOE_TESTS_SUPPORT_SIMT_RUNTIME_ORDER_H
 

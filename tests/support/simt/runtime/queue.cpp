@@ -149,7 +149,7 @@ Stream *Queue::chooseElsewhere(const Device &device) {
   return nullptr;
 }
 
-/* ---- Running --------------------------------------------------------------- */
+/* ---- Running ------------------------------------------------------------- */
 
 /* What comes before the next operation of a stream. */
 void Queue::followEarlier(Stream &stream, const Operation &operation) {
