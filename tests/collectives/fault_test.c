@@ -39,6 +39,15 @@ static struct oracleCase tinyCase(void) {
   return c;
 }
 
+/* The same with a node of each rank: every row that leaves it by a relay. */
+static struct oracleCase relayedCase(void) {
+  struct oracleCase c = tinyCase();
+  c.ranksPerNode = 1;
+  c.forwardWire = lrmoeWireNode;
+  c.backward.wire = lrmoeWireNode;
+  return c;
+}
+
 static int runCase(struct driver *d, const struct testRank *self,
                    const struct sweep *sweep) {
   const struct oracleCase *spec = &sweep->spec;
@@ -81,8 +90,9 @@ static void beQuick(void) {
 }
 
 /* Raises n until the fault is never reached; then both ranks were right. */
-static void sweepFaults(int64_t (*failAt)(int64_t n), int64_t atLeast) {
-  struct sweep sweep = {tinyCase(), failAt, 1};
+static void sweepFaults(struct oracleCase spec, int64_t (*failAt)(int64_t n),
+                        int64_t atLeast) {
+  struct sweep sweep = {spec, failAt, 1};
   int status[2] = {statusFailed, statusFailed};
   beQuick();
   for (; status[1] != statusRight && sweep.n < 100000; sweep.n++)
@@ -102,8 +112,8 @@ static int64_t failCudaAt(int64_t n) {
 
 /* Every so many of the runtime's calls.  Few may fail without harm, those that
  * free or wait for what is done. */
-static void sweepCuda(void) {
-  struct sweep sweep = {tinyCase(), failCudaAt, 1};
+static void sweepCuda(struct oracleCase spec) {
+  struct sweep sweep = {spec, failCudaAt, 1};
   int numFailed = 0;
   int numRuns = 0;
   beQuick();
@@ -117,16 +127,21 @@ static void sweepCuda(void) {
 }
 
 START_TEST(everyAllocation) {
-  sweepFaults(lrmoeAllocFailAt, 40);
+  sweepFaults(tinyCase(), lrmoeAllocFailAt, 40);
+  sweepFaults(relayedCase(), lrmoeAllocFailAt, 40);
 }
 END_TEST
 
 START_TEST(everyTransportCall) {
   const char *backend = getenv("LRMOE_BACKEND");
-  if (backend && !strcmp(backend, "cuda"))
-    sweepCuda();
-  else
-    sweepFaults(lrmoeCpuFailAt, 20);
+  int isCuda = backend && !strcmp(backend, "cuda");
+  for (int i = 0; i < 2; i++) {
+    struct oracleCase spec = i ? relayedCase() : tinyCase();
+    if (isCuda)
+      sweepCuda(spec);
+    else
+      sweepFaults(spec, lrmoeCpuFailAt, 20);
+  }
 }
 END_TEST
 
