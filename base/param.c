@@ -71,6 +71,11 @@ static const struct paramEntry params[lrmoeNumParams] = {
                "Whether lrmoeSelectPackSend and lrmoeReturn on a device write "
                "rows straight into peers' memory, where every rank can reach "
                "every other's; 0: messages."),
+    [lrmoeParamGin] =
+        NUMBER("LRMOE_GIN", 0, 0, 1,
+               "Whether devices hand rows between nodes to the NICs themselves "
+               "(NCCL's GIN), where NCCL, the NICs and the kernels' build have "
+               "it on every rank; 0: messages. It has not run on a NIC yet."),
     [lrmoeParamBackend] =
         TEXT("LRMOE_BACKEND", "cpu",
              "Where new communicators and lrmoeMemAlloc live: cpu, or cuda "

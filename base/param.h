@@ -21,6 +21,7 @@ enum lrmoeParam {
   lrmoeParamIsa,
   lrmoeParamGatherRanks,
   lrmoeParamFused,
+  lrmoeParamGin,
   lrmoeParamBackend,
   lrmoeParamNcclPath,
   lrmoeParamTrace,

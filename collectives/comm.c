@@ -5,9 +5,9 @@
 #include "base/config.h"
 #include "base/param.h"
 #include "collectives/device_times.h"
-#include "collectives/fused.h"
 #include "collectives/order.h"
 #include "collectives/span.h"
+#include "collectives/watch.h"
 
 /* Each rank begins with itself and goes round: no rank is everybody's first
  * target. */
@@ -31,7 +31,7 @@ static lrmoeResult_t makeComm(const struct lrmoeTransport *transport,
     made->transport = transport;
     made->backend = transport->hasStreams ? NULL : &lrmoeCpuBackend;
     made->nccl = nccl;
-    pthread_mutex_init(&made->fusedMutex, NULL);
+    pthread_mutex_init(&made->watchMutex, NULL);
     result = transport->commCount(nccl, &made->numRanks);
   }
   if (result == lrmoeSuccess)
@@ -148,7 +148,7 @@ lrmoeResult_t lrmoeCommUserRank(lrmoeComm_t comm, int *rank) {
 lrmoeResult_t lrmoeCommGetAsyncError(lrmoeComm_t comm,
                                      lrmoeResult_t *asyncError) {
   LRMOE_REQUIRE(comm && asyncError, "comm or asyncError is NULL");
-  lrmoeResult_t failed = lrmoeFusedCheck(comm);
+  lrmoeResult_t failed = lrmoeWatchCheck(comm);
   if (failed == lrmoeSuccess)
     return comm->transport->commGetAsyncError(comm->nccl, asyncError);
   *asyncError = failed;
@@ -177,7 +177,7 @@ lrmoeResult_t lrmoeCommDestroy(lrmoeComm_t comm) {
   }
   lrmoeDeviceTimesClose(comm->deviceTimes);
   lrmoeTraceClose(comm->trace);
-  pthread_mutex_destroy(&comm->fusedMutex);
+  pthread_mutex_destroy(&comm->watchMutex);
   lrmoeFree(comm->targets);
   lrmoeFree(comm);
   return result;
@@ -199,7 +199,7 @@ lrmoeResult_t lrmoeCommSynchronize(struct lrmoeComm *comm,
 
 lrmoeResult_t lrmoeCommCheck(struct lrmoeComm *comm) {
   lrmoeResult_t error = lrmoeSuccess;
-  LRMOE_CHECK(lrmoeFusedCheck(comm));
+  LRMOE_CHECK(lrmoeWatchCheck(comm));
   LRMOE_CHECK(comm->transport->commGetAsyncError(comm->nccl, &error));
   if (error == lrmoeSuccess || error == lrmoeInProgress) return lrmoeSuccess;
   return LRMOE_FAIL(error, "the communicator has failed%s",

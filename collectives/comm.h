@@ -26,8 +26,8 @@ struct lrmoeComm {
   struct lrmoeTrace *trace;             /* NULL: not wanted */
   struct lrmoeDeviceTimes *deviceTimes; /* NULL: not wanted, or the host's */
   int64_t timeoutMs;
-  struct lrmoeFused *fused; /* of its layers (fused.h), guarded by ... */
-  pthread_mutex_t fusedMutex;
+  struct lrmoeWatched *watched; /* of its layers (watch.h), guarded by ... */
+  pthread_mutex_t watchMutex;
 };
 
 struct lrmoeWindow {
@@ -81,5 +81,8 @@ lrmoeResult_t lrmoeExchangeHost(struct lrmoeComm *comm,
 lrmoeResult_t lrmoeAllGatherHost(struct lrmoeComm *comm, const void *mine,
                                  void *all, int64_t bytes,
                                  lrmoeStream_t stream);
+
+/* *all = whether isGood on every rank.  Collective. */
+lrmoeResult_t lrmoeCommAgree(struct lrmoeComm *comm, int isGood, int *all);
 
 #endif

@@ -41,8 +41,8 @@ lrmoeResult_t lrmoeDeviceRouteSettle(struct lrmoeStep *step) {
   struct lrmoeLayer *layer = step->layer;
   if (!step->route.isPending) return lrmoeSuccess;
   LRMOE_SPAN(layer->comm, "wait");
-  LRMOE_RUN(layer->backend, eventWait, layer->fused->event);
-  LRMOE_CHECK(lrmoeCommSettle(layer->comm, lrmoeFusedCheck(layer->comm)));
+  LRMOE_RUN(layer->backend, eventWait, layer->fused->watched.event);
+  LRMOE_CHECK(lrmoeCommSettle(layer->comm, lrmoeWatchCheck(layer->comm)));
   LRMOE_CHECK(lrmoeDeviceRouteTake(step));
   step->route.isPending = 0;
   step->stats.rowBytes += lrmoeFusedBytes(step, step->backOffsets);

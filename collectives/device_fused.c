@@ -47,7 +47,7 @@ static struct lrmoeMeet meetingOf(const struct lrmoeStep *step, int isBack) {
       .sent = isBack ? recv : step->meetRows,
       .expected = isBack ? step->meetRows : recv,
       .tags = step->route.tags,
-      .watch = fused->watch,
+      .watch = fused->watched.watch,
       .gate = fused->gate,
       .timeoutMs = comm->timeoutMs,
   };
@@ -55,7 +55,7 @@ static struct lrmoeMeet meetingOf(const struct lrmoeStep *step, int isBack) {
 
 /* A phase begins; nothing has been put since the last one. */
 static lrmoeResult_t enter(struct lrmoeStep *step, int isBack) {
-  LRMOE_CHECK(lrmoeFusedCheck(step->layer->comm));
+  LRMOE_CHECK(lrmoeWatchCheck(step->layer->comm));
   step->layer->fused->epoch++;
   const struct lrmoeMeet meeting = meetingOf(step, isBack);
   LRMOE_RUN(step->layer->backend, enter, &meeting, step->stream);
@@ -66,7 +66,8 @@ static lrmoeResult_t meet(struct lrmoeStep *step, int isBack) {
   const struct lrmoeMeet meeting = meetingOf(step, isBack);
   const struct lrmoeBackend *backend = step->layer->backend;
   LRMOE_RUN(backend, meet, &meeting, step->stream);
-  LRMOE_RUN(backend, eventRecord, step->layer->fused->event, step->stream);
+  LRMOE_RUN(backend, eventRecord, step->layer->fused->watched.event,
+            step->stream);
   return lrmoeSuccess;
 }
 

@@ -1,4 +1,5 @@
 /* Exchanges: see comm.h. */
+#include "base/alloc.h"
 #include "base/copy.h"
 #include "collectives/span.h"
 
@@ -116,4 +117,17 @@ lrmoeResult_t lrmoeAllGatherHost(struct lrmoeComm *comm, const void *mine,
   LRMOE_CHECK(comm->transport->allGather(staging.out, staging.in, (size_t)bytes,
                                          lrmoeUint8, comm->nccl, stream));
   return closeStaging(&staging, all, allBytes);
+}
+
+lrmoeResult_t lrmoeCommAgree(struct lrmoeComm *comm, int isGood, int *all) {
+  int64_t mine = isGood;
+  int64_t *answers = NULL;
+  LRMOE_CHECK(LRMOE_ALLOCATE(comm->numRanks, &answers));
+  lrmoeResult_t result =
+      lrmoeAllGatherHost(comm, &mine, answers, (int64_t)sizeof mine, NULL);
+  *all = result == lrmoeSuccess;
+  for (int r = 0; r < comm->numRanks; r++)
+    *all &= answers[r] == 1;
+  lrmoeFree(answers);
+  return result;
 }

@@ -8,16 +8,17 @@
  *
  * Lifetime: kernels write into peers' windows between lrmoeBackend's enter and
  * meet only.  A communicator that is broken or aborted stops them first
- * (lrmoeFusedStop), and a layer that is destroyed waits for its last meeting:
- * no peer writes into its windows after that. */
+ * (watch.h), and a layer that is destroyed waits for its last meeting: no peer
+ * writes into its windows after that. */
 #ifndef LRMOE_COLLECTIVES_FUSED_H
 #define LRMOE_COLLECTIVES_FUSED_H
 
 #include "collectives/route.h"
 #include "collectives/step.h"
+#include "collectives/watch.h"
 
 struct lrmoeFused {
-  struct lrmoeFused *next; /* of the communicator's */
+  struct lrmoeWatched watched; /* its event: the last meeting */
   struct lrmoeLayer *layer;
   lrmoeWindow_t recv;
   lrmoeWindow_t back;
@@ -28,22 +29,13 @@ struct lrmoeFused {
   char **backTargets; /* [G] and in layer->back */
   int64_t **words;    /* [G] */
   int64_t *gate;
-  int64_t *nothing;         /* [G + 1] offsets of no rows */
-  struct lrmoeWatch *watch; /* page-locked */
+  int64_t *nothing; /* [G + 1] offsets of no rows */
   int64_t epoch;
-  void *event; /* the last meeting */
 };
 
 /* Sets layer->fused where every rank can be written to.  Collective. */
 lrmoeResult_t lrmoeFusedOpen(struct lrmoeLayer *layer);
 void lrmoeFusedClose(struct lrmoeLayer *layer);
-
-/* What a meeting of the communicator's layers has failed with, as seen now. */
-lrmoeResult_t lrmoeFusedCheck(struct lrmoeComm *comm);
-
-/* Kernels write to peers no more when this returns, or the communicator's
- * time-out has passed; user: a struct lrmoeComm. */
-void lrmoeFusedStop(void *user);
 
 /* Whether this step's rows can go that way. */
 int lrmoeFusedIsPossible(const struct lrmoeStep *step);

@@ -7,7 +7,7 @@
 #include "base/param.h"
 #include "collectives/fused.h"
 #include "collectives/gradients.h"
-#include "collectives/node.h"
+#include "collectives/node_gin.h"
 #include "collectives/replica.h"
 #include "collectives/step.h"
 
@@ -181,6 +181,7 @@ static lrmoeResult_t makeRegions(struct lrmoeLayer *layer, int32_t maxLocal) {
   LRMOE_CHECK(makeRegion(layer, returned > perSource ? returned : perSource, 1,
                          &layer->back));
   LRMOE_CHECK(lrmoeFusedOpen(layer));
+  LRMOE_CHECK(lrmoeNodeGinOpen(layer));
   if (layer->recv.window) return lrmoeSuccess;
   /* No window was registered: ranks wait for each other here. */
   int64_t *seen = NULL;
@@ -198,6 +199,7 @@ static void freeLayer(struct lrmoeLayer *layer) {
     lrmoeStepFree(step);
   }
   lrmoeGradientsFree(layer);
+  lrmoeNodeGinClose(layer);
   lrmoeFusedClose(layer);
   freeRegion(layer, &layer->back);
   freeRegion(layer, &layer->recv);

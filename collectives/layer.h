@@ -81,6 +81,7 @@ struct lrmoeLayer {
   struct lrmoeStep *active;      /* whose backward uses the regions now */
 
   struct lrmoeFused *fused; /* windows on a device (fused.h), or NULL */
+  struct lrmoeNodeGin *gin; /* and between nodes (node_gin.h), or NULL */
 
   struct lrmoeReplicas replicas;
 

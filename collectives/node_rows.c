@@ -2,8 +2,9 @@
  *
  * Two groups each way: between nodes, with the rows that stay in a node beside
  * them, and between relays and their nodes.  Messages of one group between two
- * ranks are posted in the same order on both: relayed ones by source. */
-#include "collectives/node.h"
+ * ranks are posted in the same order on both: relayed ones by source.  Rows
+ * between nodes may be the devices' own matter (node_gin.h). */
+#include "collectives/node_gin.h"
 #include "collectives/route.h"
 #include "collectives/span.h"
 
@@ -15,6 +16,7 @@ struct leg {
   char *relayRows; /* device, by source */
   char *relayOut;  /* device, by rank of the node and source */
   int isHome;      /* from executors to sources */
+  int isGin;       /* between nodes by NICs */
   int64_t *bytes;  /* adds up what goes to other ranks */
 };
 
@@ -41,17 +43,11 @@ static lrmoeResult_t recvRows(const struct leg *leg, char *rows,
                                       layer->comm->nccl, leg->step->stream);
 }
 
-/* Rows by peer, and which peers have some. */
-struct end {
-  char *rows;
-  const int64_t *offsets;
-  int (*has)(const struct lrmoeStep *step, int32_t peer);
-};
-
-static lrmoeResult_t postEnds(const struct leg *leg, const struct end *source,
-                              const struct end *sink) {
-  const struct end *out = leg->isHome ? sink : source;
-  const struct end *in = leg->isHome ? source : sink;
+static lrmoeResult_t postEnds(const struct leg *leg,
+                              const struct lrmoeNodeEnd *source,
+                              const struct lrmoeNodeEnd *sink) {
+  const struct lrmoeNodeEnd *out = leg->isHome ? sink : source;
+  const struct lrmoeNodeEnd *in = leg->isHome ? source : sink;
   const struct lrmoeComm *comm = leg->step->layer->comm;
   for (int i = 0; i < comm->numRanks; i++) {
     int32_t to = comm->targets[i];
@@ -68,22 +64,27 @@ static lrmoeResult_t postEnds(const struct leg *leg, const struct end *source,
 
 static lrmoeResult_t postNear(const struct leg *leg) {
   const struct lrmoeWay *way = leg->way;
-  const struct end source = {way->sourceRows, way->offsets, lrmoeNodeIsNear};
-  const struct end executor = {way->executorRows, way->recvOffsets,
-                               lrmoeNodeIsNear};
+  const struct lrmoeNodeEnd source = {way->sourceRows, way->offsets,
+                                      lrmoeNodeIsNear};
+  const struct lrmoeNodeEnd executor = {way->executorRows, way->recvOffsets,
+                                        lrmoeNodeIsNear};
   return postEnds(leg, &source, &executor);
 }
 
-static lrmoeResult_t postFar(const struct leg *leg) {
-  const struct lrmoeWay *way = leg->way;
-  const struct end source = {way->sourceRows, way->offsets, lrmoeNodeIsRelay};
-  const struct end relay = {leg->relayRows, leg->relay->rowOffsets,
-                            lrmoeNodeIsRelayed};
-  return postEnds(leg, &source, &relay);
+static struct lrmoeNodeEnd farSource(const struct leg *leg) {
+  return (struct lrmoeNodeEnd){leg->way->sourceRows, leg->way->offsets,
+                               lrmoeNodeIsRelay};
+}
+
+static struct lrmoeNodeEnd farRelay(const struct leg *leg) {
+  return (struct lrmoeNodeEnd){leg->relayRows, leg->relay->rowOffsets,
+                               lrmoeNodeIsRelayed};
 }
 
 static lrmoeResult_t postOuter(const struct leg *leg) {
-  LRMOE_CHECK(postFar(leg));
+  const struct lrmoeNodeEnd source = farSource(leg);
+  const struct lrmoeNodeEnd relay = farRelay(leg);
+  if (!leg->isGin) LRMOE_CHECK(postEnds(leg, &source, &relay));
   return postNear(leg);
 }
 
@@ -123,17 +124,42 @@ static lrmoeResult_t postInner(const struct leg *leg) {
 
 /* ---- Out and home ---- */
 
-static lrmoeResult_t runGroup(const char *name, const struct leg *leg,
-                              lrmoeResult_t (*post)(const struct leg *leg)) {
-  struct lrmoeStep *step = leg->step;
-  struct lrmoeComm *comm = step->layer->comm;
-  LRMOE_SPAN_ON(comm, name, step->stream);
-  int64_t before = *leg->bytes;
-  LRMOE_CHECK(comm->transport->groupStart());
+typedef lrmoeResult_t runLeg(const struct leg *leg);
+
+static lrmoeResult_t postGroup(const struct leg *leg, runLeg *post) {
+  const struct lrmoeTransport *transport = leg->step->layer->comm->transport;
+  LRMOE_CHECK(transport->groupStart());
   lrmoeResult_t result = post(leg);
-  lrmoeResult_t ended = comm->transport->groupEnd();
-  span_.bytes = *leg->bytes - before;
+  lrmoeResult_t ended = transport->groupEnd();
   return result == lrmoeSuccess ? ended : result;
+}
+
+/* Rows are put before messages within the node begin, and awaited after. */
+static lrmoeResult_t runOuter(const struct leg *leg) {
+  int isX = leg->way->relay == lrmoeRelayX;
+  struct lrmoeNodePhase phase = {.isHome = leg->isHome,
+                                 .array = leg->isHome ? lrmoeArrayGinHome
+                                          : isX       ? lrmoeArrayGinOutX
+                                                      : lrmoeArrayGinOut,
+                                 .source = farSource(leg),
+                                 .relay = farRelay(leg)};
+  if (!leg->isGin) return postGroup(leg, postOuter);
+  LRMOE_CHECK(lrmoeNodeGinPut(leg->step, &phase, leg->bytes));
+  LRMOE_CHECK(postGroup(leg, postOuter));
+  return lrmoeNodeGinAwait(leg->step, &phase);
+}
+
+static lrmoeResult_t runInner(const struct leg *leg) {
+  return postGroup(leg, postInner);
+}
+
+static lrmoeResult_t runSpan(const char *name, const struct leg *leg,
+                             runLeg *run) {
+  int64_t before = *leg->bytes;
+  LRMOE_SPAN_ON(leg->step->layer->comm, name, leg->step->stream);
+  lrmoeResult_t result = run(leg);
+  span_.bytes = *leg->bytes - before;
+  return result;
 }
 
 /* Room for the relay's rows: what one call of the layer puts there, the next
@@ -145,10 +171,14 @@ static lrmoeResult_t openLeg(struct leg *leg) {
   int64_t inBytes =
       leg->relay->rowOffsets[step->plan->numRanks] * layer->rowBytes;
   int64_t bytes = inBytes + leg->relay->numOut * layer->rowBytes;
-  LRMOE_CHECK(lrmoeBlockReserve(layer->backend, (size_t)bytes, step->stream,
-                                &layer->relayRows));
+  leg->isGin = lrmoeNodeGinHas(layer, leg->way->sourceRows);
+  LRMOE_CHECK(lrmoeBlockReserve(layer->backend,
+                                (size_t)(leg->isGin ? bytes - inBytes : bytes),
+                                step->stream, &layer->relayRows));
   leg->relayRows = layer->relayRows.data;
-  leg->relayOut = leg->relayRows + inBytes;
+  leg->relayOut = leg->relayRows + (leg->isGin ? 0 : inBytes);
+  if (leg->isGin)
+    LRMOE_CHECK(lrmoeNodeGinRelay(layer, inBytes, &leg->relayRows));
   lrmoeMeterAdd(&step->meter, bytes);
   lrmoeMeterAdd(&step->meter, -bytes);
   return lrmoeSuccess;
@@ -159,14 +189,14 @@ lrmoeResult_t lrmoeNodeSend(struct lrmoeStep *step, const struct lrmoeWay *way,
   const struct lrmoeLayer *layer = step->layer;
   struct leg leg = {.step = step, .way = way, .bytes = bytes};
   LRMOE_CHECK(openLeg(&leg));
-  LRMOE_CHECK(runGroup("to relays", &leg, postOuter));
+  LRMOE_CHECK(runSpan("to relays", &leg, runOuter));
   const struct lrmoeGather pack = {
       {leg.relayRows, leg.relay->rowOf, layer->type, layer->hidden},
       leg.relay->numOut,
       layer->type,
       leg.relayOut};
   LRMOE_RUN(layer->backend, gather, &pack, step->stream);
-  return runGroup("from relays", &leg, postInner);
+  return runSpan("from relays", &leg, runInner);
 }
 
 lrmoeResult_t lrmoeNodeReturn(struct lrmoeStep *step,
@@ -176,7 +206,7 @@ lrmoeResult_t lrmoeNodeReturn(struct lrmoeStep *step,
   const struct lrmoeLists lists = {lrmoeBlockRelayLists, leg.relay->numOut,
                                    leg.relay->rowOf,
                                    leg.relay->rowOffsets[step->plan->numRanks]};
-  LRMOE_CHECK(runGroup("to relays", &leg, postInner));
+  LRMOE_CHECK(runSpan("to relays", &leg, runInner));
   LRMOE_CHECK(lrmoeSumRows(step, &lists, leg.relayOut, NULL, leg.relayRows));
-  return runGroup("from relays", &leg, postOuter);
+  return runSpan("from relays", &leg, runOuter);
 }

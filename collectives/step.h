@@ -103,6 +103,9 @@ enum lrmoeStepArray {
   lrmoeArrayRelayX,
   lrmoeArrayRelayRows, /* rows that go on */
   lrmoeArrayRelayRowsX,
+  lrmoeArrayGinOut,   /* who takes part in rows by NICs: out, */
+  lrmoeArrayGinOutX,  /* of x that comes again, */
+  lrmoeArrayGinHome,  /* and home */
   lrmoeArrayScratch,  /* of one phase */
   lrmoeArrayScratch2, /* of one phase */
   lrmoeNumStepArrays

@@ -75,6 +75,17 @@ struct lrmoeTransport {
    * the thread that carries it out; NULL: windows outlive it. */
   void (*commGuard)(struct ncclComm *comm, void (*stop)(void *user),
                     void *user);
+  /* Device communicators, from which devices hand rows to NICs
+   * (kernels/gin.h has what `needs` and `devComm` are); all four or none.
+   * Version: the NCCL_VERSION_CODE that kernels must be compiled for.  Probe:
+   * collective; fails, and leaves comm whole, where open would fail, which is
+   * for good. */
+  int (*ginVersion)(void);
+  lrmoeResult_t (*ginProbe)(struct ncclComm *comm, const void *needs,
+                            void *devComm);
+  lrmoeResult_t (*ginOpen)(struct ncclComm *comm, const void *needs,
+                           void *devComm);
+  lrmoeResult_t (*ginClose)(struct ncclComm *comm, const void *devComm);
   int hasStreams; /* 0: streams are NULL and a call is finished at its return */
 };
 

@@ -1114,7 +1114,9 @@ typedef enum {
  *           route is the host's, which waits twice more on a device.  What
  *           relays hold a plan charges with chargesRelays, without which it is
  *           refused under memoryBytes.  On one node as dedup, by messages.  Of
- *           forward: forwardWire of the layer */
+ *           forward: forwardWire of the layer.  With LRMOE_GIN devices put rows
+ *           between nodes themselves, through NCCL's GIN, where every rank can:
+ *           the same results */
 typedef enum {
   lrmoeWireDedup = 0,
   lrmoeWirePairwise = 1,

@@ -23,11 +23,12 @@
 
 #include "kernels/expert.h"
 #include "kernels/fused.h"
+#include "kernels/gin.h"
 #include "kernels/labels.h"
 #include "kernels/lists.h"
 #include "kernels/rows.h"
 
-#define LRMOE_BACKEND_ABI 8
+#define LRMOE_BACKEND_ABI 9
 
 enum lrmoeCopyKind {
   lrmoeCopyToDevice, /* from the host, page-locked for it to be asynchronous */
@@ -272,6 +273,9 @@ struct lrmoeBackend {
   /* PCI address of the device, as text in room of 20 bytes.  NULL: no PCI
    * device. */
   lrmoeResult_t (*busAddress)(char *text);
+
+  /* Rows that a device hands to the NIC (gin.h); NULL: it cannot. */
+  const struct lrmoeGinBackend *gin;
 };
 
 extern const struct lrmoeBackend lrmoeCpuBackend;

@@ -83,8 +83,12 @@ struct lrmoeNcclTeam {
     (lrmoeNcclWindow_t window, size_t offset, int peer, void **pointer))
 
 /* Of nccl_device.h, which C cannot read: 2.28 and later. */
-#define LRMOE_NCCL_OPTIONAL_DEVICE(X) \
-  X(struct lrmoeNcclTeam, teamLsa, ncclTeamLsa, (lrmoeNcclComm_t comm))
+#define LRMOE_NCCL_OPTIONAL_DEVICE(X)                                   \
+  X(struct lrmoeNcclTeam, teamLsa, ncclTeamLsa, (lrmoeNcclComm_t comm)) \
+  X(lrmoeResult_t, devCommCreate, ncclDevCommCreate,                    \
+    (lrmoeNcclComm_t comm, const void *needs, void *devComm))           \
+  X(lrmoeResult_t, devCommDestroy, ncclDevCommDestroy,                  \
+    (lrmoeNcclComm_t comm, const void *devComm))
 
 #define LRMOE_NCCL_OPTIONAL(X) \
   LRMOE_NCCL_OPTIONAL_227(X)   \

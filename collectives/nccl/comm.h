@@ -31,6 +31,13 @@ enum lrmoeNcclAbort {
   lrmoeNcclAborted
 };
 
+/* Whether device communicators can be made (gin.c). */
+enum lrmoeNcclGin {
+  lrmoeNcclGinUnknown,
+  lrmoeNcclGinGood,
+  lrmoeNcclGinNone
+};
+
 struct lrmoeNcclComm {
   const struct lrmoeNcclApi *api;
   struct ncclComm *nccl;
@@ -38,6 +45,7 @@ struct lrmoeNcclComm {
   int numRanks;
   int64_t timeoutMs;
   int isBorrowed;
+  enum lrmoeNcclGin gin;
 
   /* Guards what follows, since an abort comes from any thread. */
   pthread_mutex_t mutex;

@@ -7,6 +7,7 @@
 #include "collectives/transport.h"
 
 #include "collectives/nccl/call.h"
+#include "collectives/nccl/gin.h"
 #include "collectives/nccl/group.h"
 #include "collectives/nccl/window.h"
 
@@ -211,6 +212,12 @@ static struct lrmoeTransport table = {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void complete(void) {
+  if (lrmoeNcclGinVersion()) {
+    table.ginVersion = lrmoeNcclGinVersion;
+    table.ginProbe = lrmoeNcclGinProbe;
+    table.ginOpen = lrmoeNcclGinOpen;
+    table.ginClose = lrmoeNcclGinClose;
+  }
   if (theApi()->getPeerPointer)
     table.getPeerPointer = lrmoeNcclWindow229Pointer;
   else if (lrmoeNcclWindow228Is(lrmoeNcclLoaded()))

@@ -99,6 +99,9 @@ lrmoeResult_t lrmoeCudaEnter(const struct lrmoeMeet *args,
 lrmoeResult_t lrmoeCudaMeet(const struct lrmoeMeet *args, lrmoeStream_t stream);
 lrmoeResult_t lrmoeCudaPeek(const void *from, size_t bytes, void *to);
 
+/* gin.cu */
+extern const struct lrmoeGinBackend lrmoeCudaGin;
+
 /* numbers.cu */
 lrmoeResult_t lrmoeCudaNumberMarks(int64_t count, const uint8_t *marks,
                                    int64_t *numbers, lrmoeStream_t stream);

@@ -9,6 +9,7 @@
  * bounded by the clock and looks at the host's flag each time round.
  *
  * Capture into a graph: no call may be, the epoch is the host's. */
+#include "kernels/cuda/meeting.cuh"
 #include "kernels/cuda/sum_rows.cuh"
 #include "kernels/cuda/tiles.cuh"
 
@@ -210,12 +211,6 @@ __device__ __forceinline__ int64_t *wordOf(const MeetView &view, int to,
   return lrmoeLoad(view.words + to) + side * view.numRanks + from;
 }
 
-/* Ascending in what matters less: the first of a block's failures is told. */
-struct Failure {
-  int meeting;
-  int64_t got;
-};
-
 __device__ __forceinline__ Failure awaitPeer(const MeetView &view, int peer,
                                              int64_t start) {
   constexpr int64_t countMask = (int64_t{1} << lrmoeSignalBits) - 1;
@@ -229,15 +224,11 @@ __device__ __forceinline__ Failure awaitPeer(const MeetView &view, int peer,
       int64_t got = seen & countMask;
       return {got == expected ? lrmoeMeetingGood : lrmoeMeetingCount, got};
     }
-    if (lrmoeObserve(&view.watch->isStopped)) return {lrmoeMeetingStopped, 0};
-    if (lrmoeTicks() - start > view.limit) return {lrmoeMeetingLate, 0};
+    int end = endOfWait(view.watch, start, view.limit);
+    if (end != lrmoeMeetingGood) return {end, 0};
     lrmoePause();
   }
 }
-
-struct MeetShared {
-  int failedPeer; /* the lowest; numRanks: none */
-};
 
 /* Peers must not wait for a rank that has failed. */
 __device__ __forceinline__ void spoil(const MeetView &view) {
@@ -245,15 +236,6 @@ __device__ __forceinline__ void spoil(const MeetView &view) {
        peer += static_cast<int>(blockDim.x))
     for (int side = 0; side < 2; side++)
       lrmoeSignal(wordOf(view, peer, view.rank, side), lrmoeSignalSpoiled);
-}
-
-__device__ __forceinline__ void tell(const MeetView &view, int peer,
-                                     const Failure &failure) {
-  struct lrmoeWatch *watch = view.watch;
-  lrmoeSignal(&watch->peer, peer);
-  lrmoeSignal(&watch->expected, rowsOf(view.expected, peer));
-  lrmoeSignal(&watch->got, failure.got);
-  lrmoeSignal(&watch->status, failure.meeting);
 }
 
 __global__ void __launch_bounds__(maxMeetThreads) meetKernel(MeetView view) {
@@ -279,21 +261,10 @@ __global__ void __launch_bounds__(maxMeetThreads) meetKernel(MeetView view) {
   __syncthreads();
   bool isGood = shared.failedPeer == view.numRanks;
   if (!isGood) spoil(view);
-  if (!isGood && peer == shared.failedPeer) tell(view, peer, failure);
+  if (!isGood && peer == shared.failedPeer)
+    tellFailure(view.watch, peer, rowsOf(view.expected, peer), failure);
   __syncthreads();
   if (own == 0) lrmoeSignal(&view.watch->numLeft, view.epoch);
-}
-
-/* The rate is the fastest that the clock has: a wait may take longer than was
- * asked for, never less. */
-static lrmoeResult_t ticksOf(int64_t timeoutMs, int64_t *ticks) {
-  int device = 0;
-  int kiloHertz = 0;
-  LRMOE_CUDA_CHECK(cudaGetDevice(&device));
-  LRMOE_CUDA_CHECK(
-      cudaDeviceGetAttribute(&kiloHertz, cudaDevAttrClockRate, device));
-  *ticks = timeoutMs * kiloHertz;
-  return lrmoeSuccess;
 }
 
 static lrmoeResult_t viewOfMeet(const struct lrmoeMeet *args, MeetView *view) {
@@ -317,11 +288,9 @@ lrmoeResult_t lrmoeCudaMeet(const struct lrmoeMeet *args,
                             lrmoeStream_t stream) {
   MeetView view;
   LRMOE_CHECK(viewOfMeet(args, &view));
-  int threads = (args->numRanks + warpLanes - 1) / warpLanes * warpLanes;
-  if (threads > maxMeetThreads) threads = maxMeetThreads;
-  LRMOE_CUDA_CHECK(LRMOE_LAUNCH_WAITING(meetKernel, dim3(1),
-                                        dim3(static_cast<unsigned>(threads)),
-                                        sizeof(MeetShared), stream, view));
+  LRMOE_CUDA_CHECK(LRMOE_LAUNCH_WAITING(
+      meetKernel, dim3(1), meetThreads(args->numRanks, maxMeetThreads),
+      sizeof(MeetShared), stream, view));
   return lrmoeSuccess;
 }
 

@@ -72,6 +72,7 @@ static const struct lrmoeBackend cudaBackend = {
     lrmoeCudaTimerCreate,
     lrmoeCudaTimerRead,
     lrmoeCudaBusAddress,
+    &lrmoeCudaGin,
 };
 
 static lrmoeResult_t findDevice(void) {

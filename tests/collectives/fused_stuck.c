@@ -104,7 +104,7 @@ static int abortOwn(struct driver *d) {
   lrmoeResult_t error = lrmoeSuccess;
   RANK_OK(d->self, lrmoeCommSynchronize(d->comm, NULL));
   RANK_OK(d->self, lrmoeCommAbort(d->comm));
-  RANK_TRUE(d->self, d->layer->fused->watch->isStopped == 1);
+  RANK_TRUE(d->self, d->layer->fused->watched.watch->isStopped == 1);
   RANK_OK(d->self, lrmoeCommGetAsyncError(d->comm, &error));
   RANK_TRUE(d->self, error == lrmoeRemoteError);
   return 0;

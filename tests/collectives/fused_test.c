@@ -4,6 +4,7 @@
  * stand-in. */
 #include "collectives/fused.h"
 #include "fused_stuck.h"
+#include "left.h"
 #include "support/simt/simt.h"
 
 #include <stdlib.h>
@@ -26,49 +27,6 @@ struct oracleCase fusedCase(void) {
 
 /* ---- The same bits ---- */
 
-/* What a backward leaves: rows of g and places of the handoff, and results. */
-struct left {
-  char *bytes;
-  int64_t count;
-  int64_t room;
-};
-
-static void append(struct left *left, const void *data, int64_t count) {
-  if (left->count + count > left->room) {
-    left->room = 2 * (left->count + count);
-    left->bytes = realloc(left->bytes, (size_t)left->room);
-    if (!left->bytes) abort();
-  }
-  if (count) memcpy(left->bytes + left->count, data, (size_t)count);
-  left->count += count;
-}
-
-static void appendDevice(struct left *left, const struct driver *d,
-                         const void *from, int64_t count) {
-  char *raw = oracleZeroed(count + 1, 1);
-  mirrorFetch(&d->mirrors, from, count, raw);
-  append(left, raw, count);
-  free(raw);
-}
-
-/* The row of g of every pair: where it lies may differ. */
-static int appendHandoff(struct left *left, const struct driver *d) {
-  lrmoeHandoff_t handoff = LRMOE_HANDOFF_INITIALIZER;
-  int64_t rowBytes = d->layer->rowBytes;
-  RANK_OK(d->self, lrmoeStepGetHandoff(d->step, &handoff));
-  append(left, handoff.offsets,
-         (handoff.numInstances + 1) * (int64_t)sizeof *handoff.offsets);
-  for (int64_t i = 0; i < handoff.numPairs; i++) {
-    int64_t row = 0;
-    mirrorFetch(&d->mirrors, handoff.gRow + i, (int64_t)sizeof row, &row);
-    appendDevice(left, d, (const char *)handoff.g + row * rowBytes, rowBytes);
-  }
-  if (!handoff.numPairs) return 0;
-  appendDevice(left, d, handoff.weights,
-               handoff.numPairs * (int64_t)sizeof(float));
-  return 0;
-}
-
 /* Ways of a backward: rows in windows; as messages; and by a route that the
  * host works out, whose dx has other sums. */
 enum way {
@@ -90,12 +48,13 @@ static void appendResults(struct left *left, const struct driver *d,
                             stats->executedKept,
                             stats->nonFiniteDropped,
                             stats->movedIn};
-  append(left, d->dWeights, numTokens * spec->topk * (int64_t)sizeof(float));
-  append(left, d->kept, numTokens * spec->topk);
-  append(left, counts, (int64_t)sizeof counts);
+  leftAppend(left, d->dWeights,
+             numTokens * spec->topk * (int64_t)sizeof(float));
+  leftAppend(left, d->kept, numTokens * spec->topk);
+  leftAppend(left, counts, (int64_t)sizeof counts);
   if (way == byHost) return;
-  append(left, &stats->rowBytes, (int64_t)sizeof stats->rowBytes);
-  append(left, d->dx, numTokens * d->layer->rowBytes);
+  leftAppend(left, &stats->rowBytes, (int64_t)sizeof stats->rowBytes);
+  leftAppend(left, d->dx, numTokens * d->layer->rowBytes);
 }
 
 /* Nothing moves, so that nobody has to know what was kept. */
@@ -116,7 +75,7 @@ static int runWay(struct driver *d, enum way way, int isEarly,
   if (way == byHost) config.wire = lrmoeWirePairwise;
   left->count = 0;
   if (driverSelect(d, &config, isFused) || (!isFused && driverSend(d)) ||
-      appendHandoff(left, d))
+      leftAppendHandoff(left, d))
     return 1;
   RANK_TRUE(d->self, d->step->route.isDeferred == (isFused && isKnown(d)));
   if (isEarly) RANK_OK(d->self, lrmoeStepGetStats(d->step, &stats));
@@ -126,15 +85,10 @@ static int runWay(struct driver *d, enum way way, int isEarly,
   return driverCheckResults(d);
 }
 
-static int isSame(const struct left *all, const struct left *part) {
-  return part->count <= all->count &&
-         !memcmp(part->bytes, all->bytes, (size_t)part->count);
-}
-
 static int runWays(struct driver *d, int isEarly, struct left *left) {
   for (int way = 0; way < numWays; way++) {
     if (runWay(d, (enum way)way, isEarly, &left[way])) return 1;
-    RANK_TRUE(d->self, isSame(&left[byWindows], &left[way]));
+    RANK_TRUE(d->self, leftIsSame(&left[byWindows], &left[way]));
   }
   RANK_TRUE(d->self, left[byMessages].count == left[byWindows].count);
   return 0;

@@ -257,6 +257,37 @@ START_TEST(windows_and_pointers) {
 }
 END_TEST
 
+/* ---- Device communicators ---- */
+
+/* Without a device there is none; that it was tried costs nothing. */
+static int probe(const struct testRank *self) {
+  lrmoeComm_t comm = NULL;
+  int32_t word = 1;
+  const char needs[64] = {0};
+  char devComm[256];
+  RANK_OK(self, join(self, longMs, &comm));
+  const struct lrmoeTransport *transport = comm->transport;
+  int version = transport->ginVersion();
+  RANK_TRUE(self, version == 22809 || version == 23007);
+  for (int i = 0; i < 2; i++)
+    RANK_TRUE(self, transport->ginProbe(comm->nccl, needs, devComm) ==
+                        lrmoeUnsupported);
+  RANK_OK(self, lrmoeBroadcast(&word, &word, 1, lrmoeInt32, 0, comm, NULL));
+  testMeet(self->user, 0, self->numRanks);
+  RANK_TRUE(self, transport->ginOpen(comm->nccl, needs, devComm) ==
+                      lrmoeInvalidUsage);
+  RANK_TRUE(self, lrmoeBroadcast(&word, &word, 1, lrmoeInt32, 0, comm, NULL) ==
+                      lrmoeInvalidUsage);
+  lrmoeCommDestroy(comm);
+  RANK_TRUE(self, testStandin()->misuses() == 0);
+  return 0;
+}
+
+START_TEST(a_probe_leaves_the_communicator_whole) {
+  ck_assert_int_eq(testRanksRun(2, probe, testSharedMake()), 0);
+}
+END_TEST
+
 /* ---- Allocations that fail ---- */
 
 static lrmoeResult_t lifetime(const struct testRank *self) {
@@ -301,6 +332,7 @@ int main(void) {
                                 groups_fail_as_one,
                                 a_fatal_call_ends_the_communicator,
                                 windows_and_pointers,
+                                a_probe_leaves_the_communicator_whole,
                                 faults_at_every_allocation};
   return suiteRunTests("nccl_own", tests, sizeof tests / sizeof tests[0], 120);
 }

@@ -30,6 +30,7 @@ START_TEST(every_symbol_is_there) {
   LRMOE_NCCL_OPTIONAL_227(PRESENT)
   if (nccl->version >= 22800) {
     LRMOE_NCCL_OPTIONAL_228(PRESENT)
+    LRMOE_NCCL_OPTIONAL_DEVICE(PRESENT)
   }
   if (nccl->version >= 22900) {
     LRMOE_NCCL_OPTIONAL_229(PRESENT)

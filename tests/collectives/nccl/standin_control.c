@@ -25,6 +25,8 @@ static void look(void) {
   *(void **)&found.timeoutMs = need(handle, "lrmoeStandinTimeoutMs");
   *(void **)&found.failNext = need(handle, "lrmoeStandinFailNext");
   *(void **)&found.failAt = need(handle, "lrmoeStandinFailAt");
+  *(void **)&found.ginAbsent = need(handle, "lrmoeStandinGinAbsent");
+  *(void **)&found.ginRefuse = need(handle, "lrmoeStandinGinRefuse");
 }
 
 const struct testStandin *testStandin(void) {

@@ -10,6 +10,8 @@ struct testStandin {
   void (*timeoutMs)(int64_t timeoutMs);
   void (*failNext)(int result);
   int64_t (*failAt)(int64_t n);
+  void (*ginAbsent)(int value);
+  void (*ginRefuse)(int value);
 };
 
 /* Of the libnccl.so.2 that is loaded; ends the process where there is none. */

@@ -15,6 +15,11 @@ void lrmoeStandinTimeoutMs(int64_t timeoutMs);
 /* The next communication call of this thread fails with this result. */
 void lrmoeStandinFailNext(int result);
 
+/* Whether the process has no NIC that devices can use; and whether making a
+ * device communicator fails on this thread, only there. */
+void lrmoeStandinGinAbsent(int value);
+void lrmoeStandinGinRefuse(int value);
+
 /* lrmoeCpuFailAt and lrmoeAllocFailAt of the stand-in. */
 int64_t lrmoeStandinFailAt(int64_t n);
 int64_t lrmoeStandinAllocFailAt(int64_t n);

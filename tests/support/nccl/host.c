@@ -1,6 +1,7 @@
 /* The emulated CUDA: looked up by name, since the stand-in is used without it
  * too, and never a dependency. */
 #include "standin.h"
+#include "support/simt/simt.h"
 
 #include <dlfcn.h>
 
@@ -13,6 +14,7 @@ static struct {
   void (*release)(const void *channel);
   void (*acquire)(const void *channel);
   int (*getDevice)(int *device);
+  void (*getConfig)(struct simtConfig *config);
   int (*memAlloc)(void **pointer, size_t bytes);
   int (*memFree)(void *pointer);
 } host;
@@ -31,6 +33,7 @@ static void look(void) {
   *(void **)&host.touch = dlsym(RTLD_DEFAULT, "lrmoeSimtTouch");
   *(void **)&host.release = dlsym(RTLD_DEFAULT, "lrmoeSimtRelease");
   *(void **)&host.acquire = dlsym(RTLD_DEFAULT, "lrmoeSimtAcquire");
+  *(void **)&host.getConfig = dlsym(RTLD_DEFAULT, "simtGetConfig");
   if (!host.streamEnqueue) return;
   *(void **)&host.getDevice = dlsym(RTLD_DEFAULT, "cudaGetDevice");
   *(void **)&host.memAlloc = dlsym(RTLD_DEFAULT, "lrmoeSimtMemAllocFlat");
@@ -72,6 +75,13 @@ int standinHostDevice(void) {
   int device = 0;
   pthread_once(&once, look);
   return host.getDevice && !host.getDevice(&device) ? device : 0;
+}
+
+uint64_t standinHostSeed(void) {
+  struct simtConfig config = {0};
+  pthread_once(&once, look);
+  if (host.getConfig) host.getConfig(&config);
+  return config.streams == simtOrderRandom ? 2 * config.seed + 1 : 0;
 }
 
 lrmoeResult_t standinHostMemAlloc(void **pointer, size_t bytes) {

@@ -280,6 +280,7 @@ lrmoeResult_t standinCommDestroy(struct ncclComm *handle) {
   if (comm) removeLocked(comm);
   pthread_mutex_unlock(&standinMutex);
   if (!comm) return lrmoeInvalidArgument;
+  standinDevCommsForget(comm);
   standinQuiesce(comm);
   pthread_mutex_lock(&standinMutex);
   struct ncclComm *cpu = comm->numUsers == 1 ? comm->cpu : NULL;
@@ -304,6 +305,7 @@ lrmoeResult_t standinCommAbort(struct ncclComm *handle) {
   }
   pthread_mutex_unlock(&standinMutex);
   if (!comm) return lrmoeInvalidArgument;
+  standinDevCommsForget(comm);
   if (!standinHostHasStreams()) standinQuiesce(comm);
   standinGive(comm);
   return result;

@@ -169,6 +169,29 @@ struct lrmoeNcclTeam NAME(ncclTeamLsa)(lrmoeNcclComm_t comm) {
   return team;
 }
 
+/* ---- Device communicators ---- */
+
+lrmoeResult_t NAME(ncclDevCommCreate)(lrmoeNcclComm_t comm, const void *needs,
+                                      void *devComm) {
+  struct standinComm *taken = NULL;
+  LRMOE_REQUIRE(needs && devComm, "needs or devComm is NULL");
+  LRMOE_CHECK(standinTake(comm, &taken));
+  standinQuiesce(taken);
+  lrmoeResult_t result = standinDevCommCreate(taken, needs, devComm);
+  standinGive(taken);
+  return standinResult(result);
+}
+
+lrmoeResult_t NAME(ncclDevCommDestroy)(lrmoeNcclComm_t comm,
+                                       const void *devComm) {
+  struct standinComm *taken = NULL;
+  LRMOE_REQUIRE(devComm, "devComm is NULL");
+  LRMOE_CHECK(standinTake(comm, &taken));
+  lrmoeResult_t result = standinDevCommDestroy(taken, devComm);
+  standinGive(taken);
+  return standinResult(result);
+}
+
 #endif
 #ifdef STANDIN_NEW
 

@@ -113,6 +113,19 @@ lrmoeResult_t standinWindowDeregister(struct standinComm *comm,
 lrmoeResult_t standinWindowPointer(struct ncclWindow_vidmem *window,
                                    size_t offset, int peer, void **pointer);
 
+/* Where `bytes` of a rank's memory lie in a window, NULL: not in it. */
+void *standinWindowAt(const struct ncclWindow_vidmem *window, int rank,
+                      size_t offset, size_t bytes);
+
+/* ---- gin.c ---- */
+
+lrmoeResult_t standinDevCommCreate(struct standinComm *comm, const void *needs,
+                                   void *devComm);
+lrmoeResult_t standinDevCommDestroy(struct standinComm *comm,
+                                    const void *devComm);
+/* With their communicator. */
+void standinDevCommsForget(const struct standinComm *comm);
+
 /* ---- host.c: the emulated CUDA, where the process has one ---- */
 
 typedef void (*standinWorkFunction)(void *argument);
@@ -130,6 +143,8 @@ void standinHostTouch(const void *start, size_t bytes, int isWrite);
 void standinHostRelease(const void *channel);
 void standinHostAcquire(const void *channel);
 int standinHostDevice(void);
+/* Of the emulator's random choices; 0: it makes none. */
+uint64_t standinHostSeed(void);
 
 /* The emulated device's memory, or the CPU transport's. */
 lrmoeResult_t standinHostMemAlloc(void **pointer, size_t bytes);

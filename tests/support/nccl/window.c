@@ -23,6 +23,7 @@ struct standinWindow {
   int rank;
   int numRanks;
   int isReached; /* all ranks can be */
+  size_t bytes;
   struct card cards[];
 };
 
@@ -119,6 +120,7 @@ lrmoeResult_t standinWindowRegister(struct standinComm *comm, void *buffer,
     return lrmoeCpuTransport.commWindowRegister(comm->cpu, buffer, bytes,
                                                 window, flags);
   LRMOE_CHECK(registerOnDevice(comm, buffer, &made));
+  made->bytes = bytes;
   *window = made->handle;
   return lrmoeSuccess;
 }
@@ -159,4 +161,16 @@ lrmoeResult_t standinWindowPointer(struct ncclWindow_vidmem *window,
                  ? found->cards[peer].base + offset
                  : NULL;
   return lrmoeSuccess;
+}
+
+void *standinWindowAt(const struct ncclWindow_vidmem *window, int rank,
+                      size_t offset, size_t bytes) {
+  pthread_mutex_lock(&standinMutex);
+  const struct standinWindow *found = *linkOf(window);
+  char *base = found && rank < found->numRanks && offset <= found->bytes &&
+                       bytes <= found->bytes - offset
+                   ? found->cards[rank].base
+                   : NULL;
+  pthread_mutex_unlock(&standinMutex);
+  return base ? base + offset : NULL;
 }
