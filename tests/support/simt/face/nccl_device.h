@@ -1,6 +1,6 @@
-/* NCCL's device header, emulator's face: the part of it that kernels/cuda/gin.cu
- * uses, with the meaning that NCCL 2.28.9 gives it.  A put only says what is to
- * be moved: the stand-in for NCCL moves it later (tests/support/nccl/gin.c). */
+/* NCCL's device header, emulator's face: what kernels/cuda/gin.cu uses of it,
+ * with the meaning that NCCL 2.28.9 gives it.  A put only says what is to be
+ * moved: the stand-in for NCCL moves it later (tests/support/nccl/gin.c). */
 #ifndef LRMOE_TESTS_SUPPORT_SIMT_FACE_NCCL_DEVICE_H
 #define LRMOE_TESTS_SUPPORT_SIMT_FACE_NCCL_DEVICE_H
 
