@@ -57,6 +57,7 @@ bundle() {
   cp "$here/gpu_check.sh" "$folder"
   cp "$build/perf/moe_backward_perf" "$build/gpu"/gpu_* "$folder/bin"
   cp "$build/lib/liblrmoe_cuda.so" "$folder/lib"
+  strip --strip-debug "$folder/bin"/* "$folder/lib/liblrmoe_cuda.so"
   for file in "$folder/bin"/* "$folder/lib/liblrmoe_cuda.so"; do
     for library in $(needed "$file"); do
       cp -L "$library" "$folder/lib"
