@@ -75,7 +75,9 @@ static const struct paramEntry params[lrmoeNumParams] = {
         NUMBER("LRMOE_GIN", 0, 0, 1,
                "Whether devices hand rows between nodes to the NICs themselves "
                "(NCCL's GIN), where NCCL, the NICs and the kernels' build have "
-               "it on every rank; 0: messages. It has not run on a NIC yet."),
+               "it on every rank; 0: messages. Relays then have room for the "
+               "worst step, which no plan charges. It has not run on a NIC "
+               "yet."),
     [lrmoeParamBackend] =
         TEXT("LRMOE_BACKEND", "cpu",
              "Where new communicators and lrmoeMemAlloc live: cpu, or cuda "
