@@ -66,6 +66,8 @@ START_TEST(wrongOptions) {
       {"--retain 0.5 --min-retain 0.6", "--min-retain 0.6 is over"},
       {"--memory-gib 1", "need --hidden"},
       {"--grid", "--grid needs"},
+      {"--relays", "--relays needs --hidden"},
+      {"--copies 0", "copies"},
       {"--quota capacity", "needs --capacity-factor"},
       {"--capacity-factor 1 --svg a.svg", "makes none"},
       {"--routing normal:1", "routing \"normal:1\""},

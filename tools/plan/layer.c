@@ -72,10 +72,10 @@ enum toolExit planRivalsOpen(int32_t numExperts,
                              struct toolError *error) {
   lrmoeTopology_t topology = NULL;
   enum toolExit code = toolGood;
-  if (toolTopologyOpen(planSettings.topology, planSettings.copies,
-                       (int)planSettings.numRanks, &topology) != lrmoeSuccess)
-    return toolFail(error, toolBadInput, "topology: %.400s",
-                    lrmoeGetLastError());
+  lrmoeResult_t result =
+      toolTopologyOpen(planSettings.topology, planSettings.copies,
+                       (int)planSettings.numRanks, &topology);
+  if (result != lrmoeSuccess) return toolCallFailed(result, "topology", error);
   for (int i = 0; i < planSettings.numPolicies && code == toolGood; i++) {
     rivals[i].policy = planSettings.policies[i];
     code = openPlanner(topology, numExperts, &rivals[i], error);
