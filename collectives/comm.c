@@ -226,6 +226,12 @@ lrmoeResult_t lrmoeCommWindowRegister(lrmoeComm_t comm, void *buffer,
   return result;
 }
 
+lrmoeResult_t lrmoeCommWindowTry(struct lrmoeComm *comm, void *buffer,
+                                 size_t bytes, lrmoeWindow_t *window) {
+  lrmoeResult_t result = lrmoeCommWindowRegister(comm, buffer, bytes, window);
+  return result == lrmoeUnsupported ? lrmoeSuccess : result;
+}
+
 lrmoeResult_t lrmoeCommWindowDeregister(lrmoeComm_t comm,
                                         lrmoeWindow_t window) {
   LRMOE_REQUIRE(comm, "comm is NULL");

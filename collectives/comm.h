@@ -82,6 +82,11 @@ lrmoeResult_t lrmoeAllGatherHost(struct lrmoeComm *comm, const void *mine,
                                  void *all, int64_t bytes,
                                  lrmoeStream_t stream);
 
+/* lrmoeCommWindowRegister, but *window stays as it is where there are no such
+ * windows: rows go as messages then. */
+lrmoeResult_t lrmoeCommWindowTry(struct lrmoeComm *comm, void *buffer,
+                                 size_t bytes, lrmoeWindow_t *window);
+
 /* *all = whether isGood on every rank.  Collective. */
 lrmoeResult_t lrmoeCommAgree(struct lrmoeComm *comm, int isGood, int *all);
 

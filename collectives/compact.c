@@ -105,8 +105,8 @@ static lrmoeResult_t runExchanges(struct lrmoeStep *step, int64_t xFirst,
 }
 
 /* The exchange of B2: what `first` says (rows of g, or counts, or nothing),
- * rows of x and alphas, in one group, or by relays; the handoff is whole then.
- */
+ * rows of x and alphas, in one group, or by relays; the handoff is whole
+ * then. */
 static lrmoeResult_t exchangeRows(struct lrmoeStep *step, const void *x,
                                   int64_t xFirst,
                                   const struct lrmoeExchange *first) {

@@ -27,6 +27,14 @@ static int isRelayed(const struct lrmoeStep *step) {
 
 /* ---- What relays are told, behind the pairs ---- */
 
+/* Where the notice to, or from, rank r begins in its message: behind the
+ * pairs, up to the next message.  Most have none. */
+static int64_t noticeAt(const int64_t *offsets, const int64_t *pairOffsets,
+                        int32_t r) {
+  return offsets[r] + (int64_t)sizeof(struct dispatchHeader) +
+         (pairOffsets[r + 1] - pairOffsets[r]) * pairBytes;
+}
+
 /* The counts of a node's ranks, and a row per pair at most. */
 static int64_t noticeBytes(const struct lrmoeStep *step, int32_t node,
                            int64_t numPairs) {
@@ -70,7 +78,7 @@ static void writeNotices(const struct lrmoeStep *step,
                          const struct lrmoeNotice *notice,
                          const int64_t *offsets, char *out) {
   for (int32_t d = 0; d < step->plan->numRanks; d++) {
-    char *at = out + offsets[d + 1] - noticeTo(step, d);
+    char *at = out + noticeAt(offsets, step->sendOffsets, d);
     int64_t count = notice->countOffsets[d];
     int64_t list = notice->listOffsets[d];
     size_t countBytes =
@@ -118,6 +126,7 @@ static lrmoeResult_t readNotices(struct lrmoeStep *step, const int64_t *offsets,
   int64_t numRanks = step->plan->numRanks;
   int32_t node = step->layer->nodes->of[step->layer->comm->rank];
   int64_t each = 1 + lrmoeNodeSize(step->layer->nodes, node);
+  size_t countBytes = (size_t)each * sizeof(int64_t);
   int64_t *listOffsets = NULL; /* then counts */
   int32_t *lists = NULL;
   LRMOE_CHECK(LRMOE_RESERVE(step, lrmoeArrayNodeCounts,
@@ -130,12 +139,12 @@ static lrmoeResult_t readNotices(struct lrmoeStep *step, const int64_t *offsets,
   int64_t *count = counts;
   int32_t *list = lists;
   for (int32_t s = 0; s < numRanks; s++) {
-    int64_t bytes = noticeFrom(step, s);
-    const char *at = in + offsets[s + 1] - bytes;
-    size_t countBytes = (size_t)each * sizeof *counts;
-    if (!bytes) continue;
+    const char *at = in + noticeAt(offsets, step->recvOffsets, s);
+    const char *end = in + offsets[s + 1];
+    if (at == end) continue;
     memcpy(count, at, countBytes);
-    LRMOE_CHECK(checkNotice(s, count, each, nodePairs(step, s), &numListed));
+    int64_t numPairs = (end - at - (int64_t)countBytes) / (int64_t)sizeof *list;
+    LRMOE_CHECK(checkNotice(s, count, each, numPairs, &numListed));
     if (numListed)
       memcpy(list, at + countBytes, (size_t)numListed * sizeof *list);
     count += each;
@@ -155,9 +164,7 @@ static void layMetaOut(const struct lrmoeStep *step, const int64_t *pairOffsets,
                        int64_t *offsets) {
   offsets[0] = 0;
   for (int32_t r = 0; r < step->plan->numRanks; r++)
-    offsets[r + 1] = offsets[r] + (int64_t)sizeof(struct dispatchHeader) +
-                     (pairOffsets[r + 1] - pairOffsets[r]) * pairBytes +
-                     notice(step, r);
+    offsets[r + 1] = noticeAt(offsets, pairOffsets, r) + notice(step, r);
 }
 
 static void writeMeta(const struct lrmoeStep *step, const int64_t *offsets,

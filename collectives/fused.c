@@ -23,13 +23,6 @@ static lrmoeResult_t makeSignals(struct lrmoeFused *fused) {
   return lrmoeSuccess;
 }
 
-/* One that cannot be is no failure: rows go as messages then. */
-static lrmoeResult_t registerWindow(struct lrmoeComm *comm, void *data,
-                                    size_t bytes, lrmoeWindow_t *window) {
-  lrmoeResult_t result = lrmoeCommWindowRegister(comm, data, bytes, window);
-  return result == lrmoeUnsupported ? lrmoeSuccess : result;
-}
-
 static size_t regionBytes(const struct lrmoeLayer *layer,
                           const struct lrmoeRegion *region) {
   return (size_t)(region->numRows * layer->rowBytes);
@@ -38,13 +31,13 @@ static size_t regionBytes(const struct lrmoeLayer *layer,
 static lrmoeResult_t registerWindows(struct lrmoeFused *fused) {
   struct lrmoeLayer *layer = fused->layer;
   struct lrmoeComm *comm = layer->comm;
-  LRMOE_CHECK(registerWindow(comm, layer->recv.data,
-                             regionBytes(layer, &layer->recv), &fused->recv));
-  LRMOE_CHECK(registerWindow(comm, layer->back.data,
-                             regionBytes(layer, &layer->back), &fused->back));
-  return registerWindow(comm, fused->block,
-                        2 * (size_t)comm->numRanks * sizeof(int64_t),
-                        &fused->signals);
+  LRMOE_CHECK(lrmoeCommWindowTry(
+      comm, layer->recv.data, regionBytes(layer, &layer->recv), &fused->recv));
+  LRMOE_CHECK(lrmoeCommWindowTry(
+      comm, layer->back.data, regionBytes(layer, &layer->back), &fused->back));
+  return lrmoeCommWindowTry(comm, fused->block,
+                            2 * (size_t)comm->numRanks * sizeof(int64_t),
+                            &fused->signals);
 }
 
 /* Where this rank's stretch begins in a region of each rank; not 0: all can be

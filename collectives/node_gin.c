@@ -52,14 +52,11 @@ static lrmoeResult_t makeRelayRows(struct lrmoeNodeGin *gin) {
       &gin->relayRows, (size_t)(gin->relayRoom * layer->rowBytes));
 }
 
-/* One that cannot be is no failure: rows go as messages then. */
 static lrmoeResult_t registerRows(struct lrmoeNodeGin *gin, void *rows,
                                   int64_t numRows, lrmoeWindow_t *window) {
   const struct lrmoeLayer *layer = gin->layer;
-  size_t bytes = (size_t)(numRows * layer->rowBytes);
-  lrmoeResult_t result =
-      lrmoeCommWindowRegister(layer->comm, rows, bytes, window);
-  return result == lrmoeUnsupported ? lrmoeSuccess : result;
+  return lrmoeCommWindowTry(layer->comm, rows,
+                            (size_t)(numRows * layer->rowBytes), window);
 }
 
 static lrmoeResult_t registerAll(struct lrmoeNodeGin *gin, int *isGood) {
