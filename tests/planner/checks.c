@@ -51,6 +51,15 @@ lrmoePlannerConfig_t replicated(int32_t numExperts, int32_t slots) {
   return config;
 }
 
+lrmoePlannerConfig_t smallModel(int32_t numExperts) {
+  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
+  config.numExperts = numExperts;
+  config.hidden = 8;
+  config.ffn = 8;
+  config.activation = lrmoeGelu;
+  return config;
+}
+
 lrmoePlan_t makePlan(lrmoePlanner_t planner, const int64_t *demand) {
   lrmoePlan_t plan = NULL;
   ASSERT_OK(lrmoePlanMake(planner, demand, &plan));

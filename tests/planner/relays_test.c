@@ -12,19 +12,15 @@
 enum {
   maxRanks = 12,
   maxExperts = 8,
-  rowBytes = 16 /* H 8, 2 B an element */
+  rowBytes = 16 /* of smallModel */
 };
 
 /* Hosts of two, or of three. */
 static const char twoEach[] = "package:2 core:1 pu:1; gpus=2";
 static const char threeEach[] = "package:3 core:1 pu:1; gpus=3";
 
-static lrmoePlannerConfig_t small(int32_t numExperts) {
-  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
-  config.numExperts = numExperts;
-  config.hidden = 8;
-  config.ffn = 8;
-  config.activation = lrmoeGelu;
+static lrmoePlannerConfig_t relayed(int32_t numExperts) {
+  lrmoePlannerConfig_t config = smallModel(numExperts);
   config.chargesRelays = 1;
   return config;
 }
@@ -53,7 +49,7 @@ START_TEST(itemsByHand) {
   static const int64_t demand[] = {1, 2, 3, 4, 4, 3, 2, 1,
                                    5, 6, 7, 8, 8, 7, 6, 5};
   static const int64_t passing[] = {5 + 6, 8 + 7, 3 + 4, 2 + 1};
-  lrmoePlannerConfig_t config = small(4);
+  lrmoePlannerConfig_t config = relayed(4);
   lrmoeTopology_t topology = hostsOf(2, 4);
   lrmoePlan_t plan = planOf(topology, &config, demand);
   config.chargesRelays = 0;
@@ -76,7 +72,7 @@ END_TEST
 START_TEST(limitsCountThem) {
   static const int64_t demand[] = {10, 2, 10, 2, 10, 2, 10, 2,
                                    10, 2, 10, 2, 10, 2, 10, 2};
-  lrmoePlannerConfig_t config = small(4);
+  lrmoePlannerConfig_t config = relayed(4);
   lrmoeTopology_t topology = hostsOf(2, 4);
   lrmoePlan_t plan = planOf(topology, &config, demand), less = NULL;
   lrmoePlanner_t planner = NULL;
@@ -132,7 +128,7 @@ static void checkOnce(int load) {
     demand[i] = randomBelow(&random, i % 5 ? 6 : 40);
   for (int r = 0; r < numRanks; r++)
     nodes[r] = 7 + r / perHost;
-  lrmoePlannerConfig_t config = small(maxExperts);
+  lrmoePlannerConfig_t config = relayed(maxExperts);
   config.policy = load % 3 ? lrmoePolicyLrmoe : lrmoePolicyFixed;
   config.slots = load % 3 && numRanks > 1 ? 2 : 0;
   config.routerGrad = (lrmoeRouterGrad_t)(load % 3);
@@ -162,7 +158,7 @@ END_TEST
 
 START_TEST(totalsDoNotSay) {
   static const int64_t totals[] = {10, 20, 30, 40};
-  lrmoePlannerConfig_t config = small(4);
+  lrmoePlannerConfig_t config = relayed(4);
   lrmoePlanInput_t input = LRMOE_PLAN_INPUT_INITIALIZER;
   lrmoeTopology_t topology = hostsOf(2, 4);
   lrmoePlanner_t planner = NULL;

@@ -9,19 +9,8 @@
 
 enum {
   numRanks = 2,
-  rowBytes = 16 /* of the configs below: H 8, 2 B an element */
+  rowBytes = 16 /* of smallModel */
 };
-
-/* H 8, F 8, GELU, b 2: forward 32 a pair, saved 32, backward 80 and 32 more of
- * savedState none. */
-static lrmoePlannerConfig_t small(int32_t numExperts) {
-  lrmoePlannerConfig_t config = LRMOE_PLANNER_CONFIG_INITIALIZER;
-  config.numExperts = numExperts;
-  config.hidden = 8;
-  config.ffn = 8;
-  config.activation = lrmoeGelu;
-  return config;
-}
 
 static lrmoePlan_t planWith(const lrmoePlannerConfig_t *config, int ranks,
                             const int64_t *demand, int bestEffort) {
@@ -47,7 +36,7 @@ static void refuses(const lrmoePlannerConfig_t *config, int ranks,
 }
 
 START_TEST(itemsByHand) {
-  lrmoePlannerConfig_t config = small(2);
+  lrmoePlannerConfig_t config = smallModel(2);
   const int64_t demand[] = {6, 1, 4, 3};
   config.retainPpm = 500000;
   lrmoePlan_t plan = planWith(&config, numRanks, demand, 0);
@@ -79,7 +68,7 @@ END_TEST
 
 /* 2 experts on 2 ranks, 10 and 4 pairs; rank 0 has room for 6 kept ones. */
 START_TEST(largestRate) {
-  lrmoePlannerConfig_t config = small(2);
+  lrmoePlannerConfig_t config = smallModel(2);
   const int64_t demand[] = {6, 1, 4, 3};
   config.memoryBytes = 10 * 64 + 6 * 80 - 10 * 32;
   refuses(&config, numRanks, demand,
@@ -108,7 +97,7 @@ START_TEST(largestRate) {
 END_TEST
 
 START_TEST(gridRates) {
-  lrmoePlannerConfig_t config = small(2);
+  lrmoePlannerConfig_t config = smallModel(2);
   const int64_t demand[] = {50, 10, 50, 10};
   config.retain = lrmoeRetainGrid;
   const int64_t kept[] = {100, 90, 80, 70};
@@ -124,7 +113,7 @@ START_TEST(gridRates) {
 END_TEST
 
 START_TEST(forwardIsNamed) {
-  lrmoePlannerConfig_t config = small(2);
+  lrmoePlannerConfig_t config = smallModel(2);
   const int64_t demand[] = {50, 10, 50, 10};
   config.retain = lrmoeRetainLargest;
   config.memoryBytes = 100 * 64 - 1;
@@ -136,7 +125,7 @@ END_TEST
 
 /* Halving the window about halves what is kept. */
 START_TEST(windowBinds) {
-  lrmoePlannerConfig_t config = small(2);
+  lrmoePlannerConfig_t config = smallModel(2);
   const int64_t demand[] = {4000000, 100000, 4000000, 100000};
   lrmoePlan_t plan = planWith(&config, numRanks, demand, 0);
   int64_t whole = viewOf(plan).commNs;
@@ -236,7 +225,7 @@ static void largestOfAllOnce(int load) {
   int64_t demand[bruteRanks * bruteExperts], pairs[bruteExperts];
   for (int i = 0; i < bruteRanks * bruteExperts; i++)
     demand[i] = (int64_t)(randomNext(&random) % (i % 4 ? 3 : 9));
-  lrmoePlannerConfig_t config = small(bruteExperts);
+  lrmoePlannerConfig_t config = smallModel(bruteExperts);
   config.policy = load % 3 ? lrmoePolicyLrmoe : lrmoePolicyFixed;
   config.slots = load % 3 ? 1 : 0;
   config.savedState = lrmoeSavedNone;
@@ -272,7 +261,7 @@ static void overloadIsFairOnce(int load) {
   int64_t demand[bruteRanks * bruteExperts], pairs[bruteExperts];
   for (int i = 0; i < bruteRanks * bruteExperts; i++)
     demand[i] = (int64_t)(randomNext(&random) % (i % 4 ? 3 : 9));
-  lrmoePlannerConfig_t config = small(bruteExperts);
+  lrmoePlannerConfig_t config = smallModel(bruteExperts);
   config.policy = lrmoePolicyLrmoe;
   config.slots = 1;
   config.savedState = lrmoeSavedNone;
@@ -314,7 +303,7 @@ static void movesAreChargedOnce(int load) {
   struct testRandom random = {(uint64_t)load + 5};
   const int ranks = 4, experts = 12;
   int64_t *demand = makeDemand(&random, ranks, experts);
-  lrmoePlannerConfig_t config = small(experts);
+  lrmoePlannerConfig_t config = smallModel(experts);
   config.policy = lrmoePolicyLrmoe;
   config.slots = 2;
   config.quota = load % 2 ? lrmoeQuotaOverload : lrmoeQuotaUniform;
@@ -344,7 +333,7 @@ END_TEST
 
 /* Counts and sizes so large that products leave an int64. */
 START_TEST(hugeCounts) {
-  lrmoePlannerConfig_t config = small(2);
+  lrmoePlannerConfig_t config = smallModel(2);
   const int64_t demand[] = {(int64_t)1 << 61, 0, (int64_t)1 << 61, 0};
   config.memoryBytes = (int64_t)1 << 40;
   config.windowNs = 1000;
@@ -357,7 +346,7 @@ START_TEST(hugeCounts) {
 END_TEST
 
 START_TEST(modelIsSaved) {
-  lrmoePlannerConfig_t config = small(2);
+  lrmoePlannerConfig_t config = smallModel(2);
   const int64_t demand[] = {6, 1, 4, 3};
   lrmoePlan_t plan = planWith(&config, numRanks, demand, 0), again = NULL;
   size_t bytes = 0;
